@@ -11,41 +11,24 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.batches import Blocks
-from st_xlret.batches.blocks import BlockBatchSampler, cut_into_blocks
+from st_xlret.batches.blocks import cut_into_blocks
 from st_xlret.data import load_documents
 from tests.tiny import documents_of
 
 LENGTHS = {"en": [8, 3, 1, 23, 2, 5], "fr": [5, 1, 4, 9], "sw": [2, 3]}
 
 
-def documents(lengths: dict[str, list[int]] | None = None) -> Dataset:
-    return documents_of(lengths or LENGTHS)
-
-
-def sampler_of(lengths: dict[str, list[int]] | None = None, batch_size: int = 3, **options: Any) -> BlockBatchSampler:
-    return Blocks(**{"block_size": 4, **options})(documents(lengths), batch_size)
-
-
-def epochs(sampler: BlockBatchSampler, count: int = 10) -> list[list[int]]:
-    batches = []
+def epochs(lengths: dict[str, list[int]], count: int = 10, **options: Any) -> list[list[int]]:
+    sampler, batches = Blocks(**{"block_size": 4, **options})(documents_of(lengths), 3), []
     for epoch in range(count):
         sampler.set_epoch(epoch)
         batches += list(sampler)
     return batches
 
 
-def blocks_of(batch: list[int], dataset: Dataset) -> dict[int, list[int]]:
-    """Positions of each document in a batch, in order."""
-    found: dict[int, list[int]] = {}
-    for row in sorted(batch):
-        found.setdefault(dataset[row]["document"], []).append(dataset[row]["position"])
-    return found
-
-
 def cut_naively(length: int, size: int, offset: int) -> list[tuple[int, int]]:
-    borders = [0, length, *range(offset, length, size)]
-    ordered = sorted(set(borders))
-    return [(a, b - a) for a, b in zip(ordered, ordered[1:], strict=False)]
+    borders = sorted({0, length, *range(offset, length, size)})
+    return [(a, b - a) for a, b in zip(borders, borders[1:], strict=False)]
 
 
 def test_long_documents_are_cut_at_every_border_from_a_random_one_on() -> None:
@@ -54,96 +37,72 @@ def test_long_documents_are_cut_at_every_border_from_a_random_one_on() -> None:
     for seed in range(200):
         document, begin, length = cut_into_blocks(lengths, 4, np.random.default_rng(seed))
         for i, whole in enumerate(lengths.tolist()):
-            found = list(zip(begin[document == i].tolist(), length[document == i].tolist(), strict=True))
-            offset = found[0][1] % 4 if whole > 4 else 0
-            assert found == cut_naively(whole, 4, offset)
+            blocks = list(zip(begin[document == i].tolist(), length[document == i].tolist(), strict=True))
+            offset = blocks[0][1] % 4 if whole > 4 else 0
+            assert blocks == cut_naively(whole, 4, offset)
             offsets[i].add(offset)
-    assert [len(found) for found in offsets.values()] == [1, 1, 4, 4, 4, 4]
+    assert [len(drawn) for drawn in offsets.values()] == [1, 1, 4, 4, 4, 4]
 
 
 def test_a_batch_has_whole_blocks_of_one_language_and_one_of_a_document() -> None:
-    dataset = documents()
-    sampler = sampler_of()
+    dataset = documents_of(LENGTHS)
     lengths = Counter(dataset["document"][:])
-    for batch in epochs(sampler):
-        assert len({dataset[row]["language"] for row in batch}) == 1
-        assert len(batch) == len(set(batch))
-        found = blocks_of(batch, dataset)
-        for document, positions in found.items():
-            assert positions == list(range(positions[0], positions[0] + len(positions)))
-            assert 2 <= len(positions) <= 4
-            assert len(positions) == lengths[document] or lengths[document] > 4
-        assert len(batch) <= 12
-
-
-def test_batches_are_filled_to_a_number_of_sentences() -> None:
-    short = {"en": [2] * 40, "fr": [4] * 40}
-    assert {len(batch) for batch in epochs(sampler_of(short))} == {12}
+    for batch in epochs(LENGTHS):
+        rows = dataset.select(sorted(batch)).to_list()
+        assert len({row["language"] for row in rows}) == 1 and len(set(batch)) == len(batch) <= 12
+        positions: dict[int, list[int]] = {}
+        for row in rows:
+            positions.setdefault(row["document"], []).append(row["position"])
+        for document, block in positions.items():
+            assert block == list(range(block[0], block[0] + len(block))) and 2 <= len(block) <= 4
+            assert len(block) == lengths[document] or lengths[document] > 4
 
 
 def test_a_pass_has_every_sentence_once_but_the_rest_of_a_batch() -> None:
-    # 8 documents of 4 are two batches of 12 and a rest; in one language an epoch is a pass.
-    sampler = sampler_of({"en": [4] * 8})
-    assert len(sampler) == len(list(sampler)) == 2
-    drawn = Counter(row for batch in sampler for row in batch)
-    assert set(drawn.values()) == {1} and len(drawn) == 24
-    assert set(row for batch in epochs(sampler) for row in batch) == set(range(32))
+    # Batches are filled to 12 sentences: 8 documents of 4 are two and a rest; in one language an epoch is a pass.
+    assert {len(batch) for batch in epochs({"en": [2] * 40, "fr": [4] * 40})} == {12}
+    passes = np.array(epochs({"en": [4] * 8})).reshape(10, 24)
+    assert all(len(set(each)) == 24 for each in passes.tolist()) and set(passes.flatten()) == set(range(32))
 
 
 def test_small_languages_come_again_by_smoothing() -> None:
     lengths = {"en": [4] * 90, "fr": [4] * 9}
-    shares = {}
-    for smoothing in (0.0, 1.0):
-        batches = epochs(sampler_of(lengths, language_smoothing=smoothing), 40)
-        shares[smoothing] = np.mean([batch[0] >= 360 for batch in batches])
-    assert 0.4 < shares[0.0] < 0.6 and 0.05 < shares[1.0] < 0.14
+    shares = [np.mean([batch[0] >= 360 for batch in epochs(lengths, 40, language_smoothing=s)]) for s in (0.0, 1.0)]
+    assert 0.4 < shares[0] < 0.6 and 0.05 < shares[1] < 0.14
 
 
 def test_rows_come_in_a_random_order() -> None:
     # The order is what CROP and ICT are drawn by: two passes over the same documents must differ.
-    batches = epochs(sampler_of({"en": [4, 4]}), 20)
+    batches = epochs({"en": [4, 4]}, 20)
     assert {tuple(sorted(batch)) for batch in batches} == {tuple(range(8))} and len(set(map(tuple, batches))) == 20
 
 
 def test_single_sentences_and_those_without_text_are_left_out() -> None:
-    rows = documents({"en": [5, 2, 3, 1]}).to_list()
+    rows = documents_of({"en": [5, 2, 3, 1]}).to_list()
     for empty in (1, 5):
         rows[empty]["sentence"] = ""
-    sampler = Blocks(block_size=4)(Dataset.from_list(rows), 3)
-    assert sorted(next(iter(sampler))) == [0, 2, 3, 4, 7, 8, 9]
+    assert sorted(next(iter(Blocks(block_size=4)(Dataset.from_list(rows), 3)))) == [0, 2, 3, 4, 7, 8, 9]
+    for chosen, options, named in (([11], {}, "two sentences"), ([0, 1, 2], {"block_size": 1}, "block_size=1")):
+        with pytest.raises(ValueError, match=named):
+            Blocks(**options)(documents_of(LENGTHS).select(chosen), 2)
 
 
 def test_a_document_alone_in_its_language_makes_batches_of_its_own() -> None:
-    sampler = sampler_of({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
-    french = [batch for batch in epochs(sampler) if min(batch) >= 24]
+    batches = epochs({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
+    french = [batch for batch in batches if min(batch) >= 24]
     assert french and all(2 <= len(batch) <= 4 for batch in french)
 
 
-@pytest.mark.parametrize(
-    ("rows", "options", "named"),
-    [
-        (range(30), {"block_size": 1}, "block_size=1"),
-        ([11], {}, "two sentences"),
-        ([], {}, "two sentences"),
-    ],
-)
-def test_documents_that_will_not_do(rows: Any, options: dict[str, int], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        Blocks(**options)(documents().select(rows), 2)
-
-
 def test_rows_are_put_in_order_by_their_positions() -> None:
-    ordered, order = documents(), np.random.default_rng(0).permutation(len(documents()))
-    batches = [order[batch].tolist() for batch in Blocks(block_size=4)(ordered.select(order), 3)]
-    by_document = [ordered.select(batch).sort(["document", "position"]) for batch in batches]
-    for rows in by_document:
-        same = np.diff(rows["document"]) == 0
-        assert (np.diff(rows["position"])[same] == 1).all()
+    ordered = documents_of(LENGTHS)
+    order = np.random.default_rng(0).permutation(len(ordered))
+    for batch in Blocks(block_size=4)(ordered.select(order), 3):
+        rows = ordered.select(order[batch]).sort(["document", "position"])
+        assert (np.diff(rows["position"])[np.diff(rows["document"]) == 0] == 1).all()
 
 
 def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:
-    dataset = load_documents([real_data / "tico19"], cache_dir=tmp_path)
-    sampler = Blocks()(dataset, 4)
+    sampler = Blocks()(load_documents([real_data / "tico19"], cache_dir=tmp_path), 4)
     batches = list(sampler)
     assert len(batches) == len(sampler) > 10 and all(len(batch) <= 128 for batch in batches)
 

@@ -23,10 +23,6 @@ def rows_of(**counts: int) -> Dataset:
     return Dataset.from_dict({"sentence": list(map(str, range(len(languages)))), "language": languages})
 
 
-def documents(lengths: dict[str, list[int]] | None = None) -> Dataset:
-    return documents_of(lengths or LENGTHS)
-
-
 def epochs(sampler: Any, count: int) -> list[list[int]]:
     batches = []
     for epoch in range(count):
@@ -109,7 +105,7 @@ def test_rows_of_a_table_of_several_files() -> None:
 @pytest.mark.parametrize("window_size", [1, 2, 5, 100])
 @pytest.mark.parametrize("language_mixing", [0.0, 1.0])
 def test_windows_stay_inside_their_document_and_size(window_size: int, language_mixing: float) -> None:
-    dataset = documents()
+    dataset = documents_of(LENGTHS)
     document = np.array(dataset["document"])
     for batch in epochs(Windows(window_size=window_size, language_mixing=language_mixing)(dataset, 6), 20):
         centres, contexts = halves(batch)
@@ -119,7 +115,7 @@ def test_windows_stay_inside_their_document_and_size(window_size: int, language_
 
 def test_contexts_are_drawn_evenly_from_the_window() -> None:
     drawn: dict[int, Counter[int]] = {centre: Counter() for centre in range(12)}
-    for batch in epochs(Windows(window_size=3)(documents({"en": [12]}), 12), 600):
+    for batch in epochs(Windows(window_size=3)(documents_of({"en": [12]}), 12), 600):
         for centre, context in zip(*halves(batch), strict=True):
             drawn[int(centre)][int(context)] += 1
     for centre, counts in drawn.items():
@@ -131,18 +127,17 @@ def test_contexts_are_drawn_evenly_from_the_window() -> None:
 
 
 def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
-    sampler = Windows()(documents({"en": [4, 4, 1, 4]}), 4)
-    centres = np.concatenate([halves(batch)[0] for batch in sampler])
-    assert sorted(centres.tolist()) == [*range(8), *range(9, 13)] and len(sampler) == 3
+    centres = np.concatenate([halves(batch)[0] for batch in Windows()(documents_of({"en": [4, 4, 1, 4]}), 4)])
+    assert sorted(centres.tolist()) == [*range(8), *range(9, 13)]
 
 
 @pytest.mark.parametrize(
     ("rows", "options", "named"),
     [
-        (documents({"en": [1, 1], "fr": [1]}), {}, "Windows"),
-        (documents(), {"window_size": 0}, "Windows"),
-        (documents().remove_columns("position").select([0, 9, 1, 10]), {}, "contiguous.*add_column"),
-        (documents().select([0, 1, 2, 0, 1, 2]), {}, "'position'"),  # two documents with one id
+        (documents_of({"en": [1, 1], "fr": [1]}), {}, "Windows"),
+        (documents_of(LENGTHS), {"window_size": 0}, "Windows"),
+        (documents_of(LENGTHS).remove_columns("position").select([0, 9, 1, 10]), {}, "contiguous.*add_column"),
+        (documents_of(LENGTHS).select([0, 1, 2, 0, 1, 2]), {}, "'position'"),  # two documents with one id
     ],
 )
 def test_documents_that_will_not_do(rows: Dataset, options: dict[str, int], named: str) -> None:
@@ -153,15 +148,15 @@ def test_documents_that_will_not_do(rows: Dataset, options: dict[str, int], name
 def test_the_option_makes_the_sampler() -> None:
     batches = Windows(window_size=2, language_smoothing=0.3, language_mixing=0.1)
     host = {"drop_last": False, "valid_label_columns": ["label"], "generator": None, "seed": 5}
-    windows = batches(documents(), batch_size=4, **host)
+    windows = batches(documents_of(LENGTHS), batch_size=4, **host)
     assert isinstance(windows, WindowBatchSampler) and windows.options == batches and windows.seed == 5
     # Rows that are windows already, and documents of one language.
-    assert type(batches(documents().remove_columns("document"), batch_size=4, **host)) is LanguageBatchSampler
-    assert len(next(iter(batches(documents().remove_columns("language"), 2)))) == 4
+    assert type(batches(documents_of(LENGTHS).remove_columns("document"), batch_size=4, **host)) is LanguageBatchSampler
+    assert len(next(iter(batches(documents_of(LENGTHS).remove_columns("language"), 2)))) == 4
 
 
 def test_documents_may_be_named() -> None:
-    numbered = documents()
+    numbered = documents_of(LENGTHS)
     named = Dataset.from_list([{**row, "document": f"d{row['document']}"} for row in numbered.to_list()])
     assert list(Windows()(named, 4)) == list(Windows()(numbered, 4))
 
@@ -169,7 +164,7 @@ def test_documents_may_be_named() -> None:
 @pytest.mark.parametrize("by", ["document", "sentence"])
 def test_windows_of_sorted_rows_are_those_of_their_positions(by: str) -> None:
     """`.sort("document")` leaves the order within documents at random."""
-    rows = documents({"en": [40] * 30}).sort(by)
+    rows = documents_of({"en": [40] * 30}).sort(by)
     document, position = np.array(rows["document"]), np.array(rows["position"])
     for centres, contexts in map(halves, Windows(window_size=2)(rows, 16)):
         assert (document[centres] == document[contexts]).all()
@@ -179,7 +174,7 @@ def test_windows_of_sorted_rows_are_those_of_their_positions(by: str) -> None:
 @pytest.mark.parametrize("batches", [Rows(), Windows(), Blocks()])
 @pytest.mark.parametrize(("language", "said"), [(None, "None"), ("english", "'english'"), (0, "0"), ("", "''")])
 def test_what_is_no_language_is_named(batches: Rows, language: Any, said: str) -> None:
-    rows = documents().remove_columns("language")
+    rows = documents_of(LENGTHS).remove_columns("language")
     codes = [language] * len(rows) if language == 0 else ["en", "en", language, *["fr"] * (len(rows) - 3)]
     with pytest.raises(ValueError, match=f"'language', row {0 if language == 0 else 2}: .* {said}"):
         batches(rows.add_column("language", codes), 2)

@@ -34,7 +34,7 @@ from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss
 from st_xlret.data import load_documents, load_pairs, load_retrieval, normalise_text
-from st_xlret.data.reading import join_sentences, read_jsonl, read_lines
+from st_xlret.data.reading import find_file, join_sentences, read_jsonl, read_lines
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
@@ -44,8 +44,8 @@ from training_scripts.demo.demo import read_sentences
 
 KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts", "afriqa"]
 HEADER = "query-id\tcorpus-id\tscore"
-# A question, its language, and candidates with theirs.
 Asked = tuple[str, str, list[tuple[str, str]]]
+"""A question, its language, and candidates with theirs."""
 
 
 @dataclass
@@ -72,12 +72,12 @@ class Arguments:
 def rows_of(pool: str | Path) -> dict[str, list[dict[str, Any]]]:
     """The rows of a pool in BEIR's layout."""
     names = ("corpus", "queries")
-    return {name: [row for _, row in read_jsonl(next(Path(pool).glob(f"{name}.jsonl*")))] for name in names}
+    return {name: [row for _, row in read_jsonl(find_file(pool, f"{name}.jsonl"))] for name in names}
 
 
 def judgements_of(pool: Path, split: str) -> list[str]:
     """The lines of a pool's judgements, without their header."""
-    return [line for _, line in read_lines(next((pool / "qrels").glob(f"{split}.tsv*")))][1:]
+    return [line for _, line in read_lines(find_file(pool, f"qrels/{split}.tsv"))][1:]
 
 
 def write_rows(file: Path, rows: Iterable[Any]) -> None:
@@ -113,14 +113,13 @@ def english_questions(sources: Sequence[str], count: int = 500) -> Iterator[Aske
     """Questions from all of the data; the sentence with the answer comes first, then three of its paragraph."""
     questions = load_retrieval(sources, positives="sentence", negatives=3, titles=False)
     for row in questions.select(range(0, len(questions), max(1, len(questions) // count))[:count]):
-        texts = [row["positive"], *(row[f"negative_{i}"] for i in range(1, 4))]
-        yield row["query"], row["language"], [(text, row["language"]) for text in texts]
+        question, *texts, language = row.values()
+        yield question, language, [(text, language) for text in texts]
 
 
 def write_questions(questions: Iterable[Asked], folder: Path, answers: int | None = None) -> None:
     """Write a pool of which the first candidates of a question, by default all, are answers."""
-    names: dict[tuple[str, str], str] = {}
-    asked, judged = [], []
+    names, asked, judged = dict[tuple[str, str], str](), [], []
     for number, (question, language, candidates) in enumerate(questions):
         asked.append({"_id": f"q{number}", "text": question, "metadata": {"language": language}})
         documents = [names.setdefault(candidate, f"d{len(names)}") for candidate in candidates]
@@ -134,25 +133,23 @@ def part_of_pool(
 ) -> None:
     """Write every nth paragraph of XQuAD-R, in some languages or all, or each in one of them, with its questions."""
     rows = rows_of(pool)
-    about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
-    paragraphs = list(dict.fromkeys(row["metadata"]["document"] for row in rows["corpus"]))
-    codes = sorted(languages or {row["metadata"]["language"] for row in rows["corpus"]})
-    code_of = {paragraph: codes[number % len(codes)] for number, paragraph in enumerate(paragraphs)}
-    if english_share:
-        others = [code for code in codes if code != "en"]
-        for number, paragraph in enumerate(paragraphs):
-            before, after = int(number * english_share), int((number + 1) * english_share)
-            code_of[paragraph] = "en" if after > before else others[(number - before) % len(others)]
-    candidates = {
-        row["_id"]
-        for row in rows["corpus"]
-        if (of_row := row["metadata"])["document"] in set(paragraphs[::nth])
-        and (of_row["language"] == code_of[of_row["document"]] if apart else of_row["language"] in codes)
-    }
+    language_of, paragraph_of = (
+        {row["_id"]: row["metadata"].get(name) for part in rows.values() for row in part}
+        for name in ("language", "document")
+    )
+    corpus = [row["_id"] for row in rows["corpus"]]
+    codes = sorted(languages or {language_of[name] for name in corpus})
+    others = [code for code in codes if code != "en"] if english_share else codes
+    allowed: dict[str, list[str]] = {}  # languages of a paragraph
+    for number, paragraph in enumerate(dict.fromkeys(paragraph_of[name] for name in corpus)):
+        before, after = int(number * english_share), int((number + 1) * english_share)
+        code = "en" if after > before else others[(number - before) % len(others)]
+        allowed[paragraph] = [] if number % nth else [code] if apart else codes
+    candidates = {name for name in corpus if language_of[name] in allowed[paragraph_of[name]]}
     judged: dict[str, list[str]] = {}
     for split in ("test", "test-same-language"):
         pairs = [line.split("\t") for line in judgements_of(pool, split)]
-        judged[split] = ["\t".join(p) for p in pairs if about[p[0]]["language"] in codes and p[1] in candidates]
+        judged[split] = ["\t".join(p) for p in pairs if language_of[p[0]] in codes and p[1] in candidates]
     asked = {line.split("\t")[0] for lines in judged.values() for line in lines}
     parts = {name: (row for row in part if row["_id"] in candidates | asked) for name, part in rows.items()}
     write_pool(folder, parts, judged)
@@ -182,8 +179,9 @@ def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: in
         for row in rows["queries"]
     ]
     judged = {split: judgements_of(pool, split) for split in ("train", "dev")}
-    in_english = {split: [line.replace("\t", "-en\t", 1) for line in lines] for split, lines in judged.items()}
-    write_pool(folder, rows, {split: lines + in_english[split] for split, lines in judged.items()})
+    for lines in judged.values():
+        lines += [line.replace("\t", "-en\t", 1) for line in lines]
+    write_pool(folder, rows, judged)
 
 
 def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
@@ -219,54 +217,50 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
     The document is what stands before the last `#`, `:` or `-` of a pair's `id`; one sentence alone has no context.
     """
     excluded = {normalise_text(text) for file in exclude for _, text in read_lines(file)}
-    for pairs in ((row for _, row in read_jsonl(file)) for file in files):
-        for _, document in groupby(
-            pairs, lambda row: (re.split(r"[#:-][^#:-]*$", row["id"])[0], row["target_language"])
-        ):
+
+    def document_of(pair: dict[str, str]) -> tuple[str, str]:
+        return re.split(r"[#:-][^#:-]*$", pair["id"])[0], pair["target_language"]
+
+    for file in files:
+        for _, document in groupby((pair for _, pair in read_jsonl(file)), document_of):
             while len(block := list(islice(document, 5))) > 1:
                 if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
-                    yield dict(_in_context(block))
-
-
-def _document_of(pair: dict[str, str]) -> tuple[str, str]:
-    return re.split(r"[#:-][^#:-]*$", pair["id"])[0], pair["target_language"]
-
-
-def _in_context(block: Sequence[dict[str, str]]) -> Iterator[tuple[str, str]]:
-    for side in ("source", "target"):
-        code = block[0][f"{side}_language"]
-        yield f"{side}_language", code
-        yield side, f"{block[0][side]} {join_sentences([pair[side] for pair in block], code)}"
+                    codes = {name: block[0][name] for name in ("source_language", "target_language")}
+                    texts = {
+                        side: join_sentences([pair[side] for pair in block], codes[f"{side}_language"])
+                        for side in ("source", "target")
+                    }
+                    yield {**codes, **{side: f"{block[0][side]} {text}" for side, text in texts.items()}}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a file or folder."""
-    (given,) = parse([Arguments], arguments, description=__doc__)
-    output, languages = Path(given.output), given.languages or None
-    if given.kind == "held-out":
+    (options,) = parse([Arguments], arguments, description=__doc__)
+    output, languages = Path(options.output), options.languages or None
+    if options.kind == "held-out":
         write_questions(parallel_pool(read_sentences()), output)
-    elif given.kind == "questions":
-        write_questions(english_questions(given.retrieval), output, answers=1)
-    elif given.kind in ("part", "apart"):
-        apart = given.kind == "apart"
-        share = {"apart": apart, "english_share": given.english_share}
-        part_of_pool(Path(given.pools[0]), output, given.languages, nth=1 if apart else 4, **share)
-    elif given.kind == "head":
-        texts = [(load_documents(given.documents, languages=languages), "sentence", "language")]
-        encoder_with_head(str(given.model), list(balanced_texts(texts, given.characters)), output)
-    elif given.kind == "sentences":
-        write_text(output, "\n".join(sorted(test_sentences(given.pools, given.tatoeba))) + "\n")
-    elif given.kind == "afriqa":
-        write_afriqa(Path(given.pools[0]), given.documents, output, given.per_language)
-    elif given.kind == "contexts":
-        write_rows(output, in_contexts(given.pairs, given.exclude))
-    elif given.kind == "documents":
-        write_rows(output, first_sentences(given.documents, languages, given.per_language))
+    elif options.kind == "questions":
+        write_questions(english_questions(options.retrieval), output, answers=1)
+    elif options.kind in ("part", "apart"):
+        apart = options.kind == "apart"
+        share = {"apart": apart, "english_share": options.english_share}
+        part_of_pool(Path(options.pools[0]), output, options.languages, nth=1 if apart else 4, **share)
+    elif options.kind == "head":
+        texts = [(load_documents(options.documents, languages=languages), "sentence", "language")]
+        encoder_with_head(str(options.model), list(balanced_texts(texts, options.characters)), output)
+    elif options.kind == "sentences":
+        write_text(output, "\n".join(sorted(test_sentences(options.pools, options.tatoeba))) + "\n")
+    elif options.kind == "afriqa":
+        write_afriqa(Path(options.pools[0]), options.documents, output, options.per_language)
+    elif options.kind == "contexts":
+        write_rows(output, in_contexts(options.pairs, options.exclude))
+    elif options.kind == "documents":
+        write_rows(output, first_sentences(options.documents, languages, options.per_language))
     else:
-        pairs, apart = load_pairs(given.pairs, languages=languages), set(given.without)
+        pairs, apart = load_pairs(options.pairs, languages=languages), set(options.without)
         pairs = pairs.filter(lambda row: apart.isdisjoint((row["source_language"], row["target_language"])))
-        if given.third is not None:
-            pairs = pairs.shard(num_shards=3, index=given.third, contiguous=False)
+        if options.third is not None:
+            pairs = pairs.shard(num_shards=3, index=options.third, contiguous=False)
         pairs.to_json(str(output), force_ascii=False)
 
 
