@@ -8,16 +8,26 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_NAMES = {
-    "bias": ("LanguageBias", "measure", "measure_language_bias"),
-    "calibration": ("VectorCalibration", "fit_calibration"),
-    "choose": ("Comparison", "fit_and_compare"),
-    "judged": ("judged_recall",),
-    "model": ("Sample", "calibrate", "embed_pairs", "embed_texts", "sample_questions", "sample_texts"),
-    "rotation": ("mean_csls_criterion", "procrustes", "unsupervised_rotation"),
-    "steps": ("STEPS",),
+_HOMES = {
+    "Comparison": "choose",
+    "LanguageBias": "bias",
+    "STEPS": "steps",
+    "Sample": "model",
+    "VectorCalibration": "calibration",
+    "calibrate": "model",
+    "embed_pairs": "model",
+    "embed_texts": "model",
+    "fit_and_compare": "choose",
+    "fit_calibration": "calibration",
+    "judged_recall": "judged",
+    "mean_csls_criterion": "rotation",
+    "measure": "bias",
+    "measure_language_bias": "bias",
+    "procrustes": "rotation",
+    "sample_questions": "model",
+    "sample_texts": "model",
+    "unsupervised_rotation": "rotation",
 }
-_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
