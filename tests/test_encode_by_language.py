@@ -57,9 +57,8 @@ def test_every_role_and_language_is_prompt_and_map_together(
 
 def test_lists_of_languages_are_grouped_and_keep_their_order(model: SentenceTransformer) -> None:
     codes = ["rus", "fr-CA", "zh-Hans", "ru", "en"]
-    expected = np.stack(
-        [model.encode(text, task=task) for text, task in zip(TEXTS, ["ru", "fr", "zh", "ru", "en"], strict=True)]
-    )
+    tasks = zip(TEXTS, ["ru", "fr", "zh", "ru", "en"], strict=True)
+    expected = np.stack([model.encode(text, task=task) for text, task in tasks])
     np.testing.assert_allclose(encode(model, TEXTS, codes), expected, atol=1e-5)
     tensor = encode(model, TEXTS, codes, convert_to_tensor=True, normalize_embeddings=True)
     assert isinstance(tensor, torch.Tensor)
@@ -77,13 +76,10 @@ def test_texts_without_a_language_take_the_default_with_a_warning(model, code: s
     np.testing.assert_allclose(plain[1:], model.encode_query(TEXTS[1:]), atol=1e-6)
 
 
-@pytest.mark.parametrize("code", ["sw", "zh-TW", "english"])
-def test_a_language_without_a_map_is_refused(model, code: str) -> None:
-    with pytest.raises(ValueError, match=code):
-        encode(model, TEXTS, ["en", *[code] * 4])
-
-
-def test_bad_arguments_are_refused(model: SentenceTransformer) -> None:
+def test_languages_without_a_map_and_bad_arguments_are_refused(model: SentenceTransformer) -> None:
+    for code in ("sw", "zh-TW", "english"):
+        with pytest.raises(ValueError, match=code):
+            encode(model, TEXTS, ["en", *[code] * 4])
     with pytest.raises(ValueError):
         encode(model, TEXTS, ["en", "fr"])
     with pytest.raises(KeyError, match="passage"):

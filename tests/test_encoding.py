@@ -8,7 +8,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret import encode, export
-from st_xlret.encoding import KeptVectors, at_layer, fingerprint, token_batches, token_lengths
+from st_xlret.encoding import KeptVectors, at_layer, fingerprint, token_lengths
 from st_xlret.modules import CalibrationLayer, transformer_encoder
 from st_xlret.precision import few_lengths
 from st_xlret.search import top_k
@@ -107,19 +107,6 @@ def test_models_without_padding_or_a_limit(texts) -> None:
     np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
-@pytest.mark.parametrize("budget", [1, 7, 64, 1000])
-def test_batches_hold_every_text_once_longest_first(budget) -> None:
-    generator = random.Random(budget)
-    lengths = [generator.randint(0, 30) for _ in range(200)]
-    batches = list(token_batches(lengths, budget))
-    rows = [row for batch in batches for row in batch]
-    assert sorted(rows) == list(range(200))
-    assert [lengths[row] for row in rows] == sorted(lengths, reverse=True)
-    for batch in batches:
-        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
-    assert list(token_batches([], budget)) == []
-
-
 def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
     model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
     expected = model.encode(texts)
@@ -149,25 +136,19 @@ def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None
         torch.testing.assert_close(vector, states[-1 if layer is None else layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
-def test_the_models_own_modules_after_a_layer_and_the_model_as_it_is() -> None:
-    model = transformer()
-    with at_layer(model, 1, "model") as part:
-        embedded = encode(part, ["sun", "moon star"])
-    np.testing.assert_allclose(embedded, model.encode(["sun", "moon star"]), atol=1e-6)
-    with at_layer(model, None) as part:
-        assert part is model
-
-
 @pytest.mark.parametrize("layer", [1, 2, -1])
-def test_the_model_is_left_as_it_was_and_an_unknown_layer_is_named(layer) -> None:
+def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was(layer) -> None:
     model = transformer().train()
-    config, unpad = model[0].model.config.to_dict(), model[0].unpad_inputs
+    expected, config, unpad = model.encode(["sun"]), model[0].model.config.to_dict(), model[0].unpad_inputs
+    model.train()
     try:
-        with at_layer(model, layer) as part:
-            encode(part, ["sun"])
+        with at_layer(model, layer, "model") as part:
+            np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
     except ValueError as error:
         assert layer != 1 and f"layer={layer}" in str(error)
     assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (config, unpad, True)
+    with at_layer(model, None) as part:
+        assert part is model
     with pytest.raises(ValueError, match="StaticEmbedding"), at_layer(static(), 1):
         pass
 

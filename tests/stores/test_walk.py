@@ -63,11 +63,8 @@ def test_report_calibrate_apply_and_back(
     client, models = stores.open_qdrant(tmp_path)
     parameters = models.VectorParams(size=vectors.shape[1], distance=models.Distance.COSINE)
     client.create_collection("docs", vectors_config={"dense": parameters})
-    points = [
-        models.PointStruct(id=i, vector={"dense": vector}, payload={"lang": CODES[i % COUNT]})
-        for i, vector in enumerate(vectors.tolist())
-    ]
-    client.upsert("docs", points)
+    languages = [{"lang": CODES[i % COUNT]} for i in range(len(vectors))]
+    client.upload_collection("docs", {"dense": vectors}, languages, ids=range(len(vectors)))
     client.close()
     address = f"qdrant:{tmp_path / 'qdrant'}?collection=docs&vector=dense"
     asked = range(0, len(vectors), 13)
