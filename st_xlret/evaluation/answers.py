@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -84,24 +83,29 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
 
     def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
         """Question language to metric to value."""
+        most = max(BUDGETS.values())
 
         @cache
-        def passage(row: int) -> Passage:
-            tokens = self.tokenize(data.corpus[row]["text"])
-            return Passage(" ".join(tokens), len(tokens))
+        def passage(row: int) -> str:  # no token contains white space
+            return " ".join(self.tokenize(data.corpus[row]["text"]))
 
-        def is_filled(ranked: Sequence[int]) -> bool:
-            counts = accumulate(passage(row).tokens for row in ranked)
-            return any(count >= max(BUDGETS.values()) for count in counts)
+        def first_tokens(ranked: Sequence[int]) -> list[str]:
+            tokens: list[str] = []
+            for row in ranked:
+                tokens += passage(row).split()
+                if len(tokens) >= most:
+                    break
+            return tokens[:most]
 
         questions, passages = self.embed_pool(model, data)
         depth, ranking = 128, search(questions, passages, 128).tolist()
-        while depth < len(data.corpus) and not all(map(is_filled, ranking)):
+        while depth < len(data.corpus) and any(len(first_tokens(ranked)) < most for ranked in ranking):
             depth *= 2  # the passages are short: retrieve more of them
             ranking = search(questions, passages, depth).tolist()
         hits: dict[str, list[list[bool]]] = {}
         for ranked, answers, code in zip(ranking, data.answers, data.judged["language"][:], strict=True):
-            texts = [first_tokens(map(passage, ranked), budget) for budget in BUDGETS.values()]
+            tokens = first_tokens(ranked)
+            texts = [" ".join(tokens[:budget]) for budget in BUDGETS.values()]
             hits.setdefault(code, []).append([any(answer in text for answer in answers) for text in texts])
         means = {code: np.mean(of_language, axis=0).tolist() for code, of_language in hits.items()}
         return {code: dict(zip(BUDGETS, of_language, strict=True)) for code, of_language in means.items()}
@@ -144,22 +148,3 @@ def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
         words = nltk.tokenize.NLTKWordTokenizer()
         return lambda text: [token for one in sentencex.segment("en", text) for token in words.tokenize(one)], name
     return nltk.word_tokenize, "nltk.word_tokenize"
-
-
-class Passage(NamedTuple):
-    """The tokens of a passage, joined by spaces (no token contains one), and their number."""
-
-    text: str
-    tokens: int
-
-
-def first_tokens(passages: Iterable[Passage], budget: int) -> str:
-    """The first tokens of ranked passages, joined by spaces."""
-    parts: list[str] = []
-    for passage in passages:
-        if passage.tokens:
-            parts.append(passage.text if passage.tokens <= budget else " ".join(passage.text.split(" ")[:budget]))
-            budget -= passage.tokens
-        if budget <= 0:
-            break
-    return " ".join(parts)

@@ -121,29 +121,24 @@ class _LocalTask(AbsTask):
     ) -> Any:
         # mteb's extension point, an abstract method of AbsTask.
         # It is called for one subset after the other; all are measured at once, so that every text is embedded once.
+        options = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
+
+        def embed(_: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
+            """As mteb does, but by language where the model has a map for each: mteb has no way to tell it them."""
+            inner = getattr(model, "model", None)
+            if isinstance(inner, SentenceTransformer) and languages_of(inner):
+                return BenchmarkEvaluator.embed(self.evaluator, inner, texts, languages, role)
+            row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+            batches: Any = DataLoader(
+                cast(Any, Dataset.from_dict({"text": list(row_of)})), options.get("batch_size", 32)
+            )
+            prompt_type = {None: None, "query": PromptType.query, "document": PromptType.document}[role]
+            vectors = model.encode(batches, hf_subset=languages[0], prompt_type=prompt_type, **options)
+            return torch.as_tensor(vectors).float()[[row_of[text] for text in texts]]
+
         if self.measured is not model:
-            arguments = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
-            self.evaluator.embed = partial(_embed, self.evaluator, arguments)
+            self.evaluator.embed = embed
             name = model.mteb_model_meta.similarity_fn_name
             self.evaluator.similarity = str(getattr(name, "value", name) or "cosine")
             self.scores, self.measured = self.evaluator.score(model), model
         return dict(self.scores[_language(hf_subset)])
-
-
-def _embed(
-    evaluator: BenchmarkEvaluator,
-    arguments: dict[str, Any],
-    model: Any,
-    texts: Sequence[str],
-    languages: Sequence[str],
-    role: Role | None = None,
-) -> Tensor:
-    """As mteb does, but with the languages where the model has a map for each: mteb has no way to tell it them."""
-    inner = getattr(model, "model", None)
-    if isinstance(inner, SentenceTransformer) and languages_of(inner):
-        return BenchmarkEvaluator.embed(evaluator, inner, texts, languages, role)
-    row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    batches: Any = DataLoader(cast(Any, Dataset.from_dict({"text": list(row_of)})), arguments.get("batch_size", 32))
-    prompt_type = {None: None, "query": PromptType.query, "document": PromptType.document}[role]
-    vectors = model.encode(batches, hf_subset=languages[0], prompt_type=prompt_type, **arguments)
-    return torch.as_tensor(vectors).float()[[row_of[text] for text in texts]]
