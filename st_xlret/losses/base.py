@@ -206,7 +206,7 @@ class CrossLingualLoss(nn.Module):
 
 
 def _is_owned(name: str) -> bool:
-    """Whether a parameter is the loss's: the encoder is `model`, also in a loss inside of this one (`mlm.model`)."""
+    """Whether a parameter is not of the encoder, which is `model`, in a loss inside of this one too (`mlm.model`)."""
     return "model" not in name.split(".")[:2]
 
 

@@ -13,15 +13,14 @@ from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import CITATIONS
-from st_xlret.losses.embedding import translation_groups
-from st_xlret.losses.lang_contrastive import WeightedContrastiveLoss
+from st_xlret.losses.lang_contrastive import SemanticContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
 
-class CZNCELoss(WeightedContrastiveLoss):
+class CZNCELoss(SemanticContrastiveLoss):
     """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
 
     The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or
@@ -46,7 +45,7 @@ class CZNCELoss(WeightedContrastiveLoss):
         temperature: Divisor of the cosines.
         mlm: Masked-language-model loss of the same encoder that is added.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
-        **options: `weight`, that of the contrastive part, and the other arguments of `WeightedContrastiveLoss`.
+        **options: `weight`, that of the contrastive part, and the other arguments of `SemanticContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -56,7 +55,6 @@ class CZNCELoss(WeightedContrastiveLoss):
         True
     """
 
-    most_columns = 2
     takes = "two text columns, anchor and positive"
     citation = CITATIONS["mlctl2022"]
 
@@ -71,7 +69,7 @@ class CZNCELoss(WeightedContrastiveLoss):
         mlm_weight: float = 0.1,
         **options: Any,
     ) -> None:
-        super().__init__(model, **options)
+        super().__init__(model, temperature=temperature, **options)
         if contextual_encoder is not None:
             if not isinstance(model[0], Transformer) or self.mini_batch_num_tokens:
                 self.refuse(f"words need token vectors, which {type(model[0]).__name__} and micro-batches do not give")
@@ -79,17 +77,15 @@ class CZNCELoss(WeightedContrastiveLoss):
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder, self.mlm, self.mlm_weight = contextual_encoder, mlm, mlm_weight
-        self.objective, self.equation, self.temperature = objective, OBJECTIVES[objective], temperature
+        self.objective, self.equation = objective, OBJECTIVES[objective]
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Where the word stands in each text, with a contextual encoder."""
         words = [] if self.contextual_encoder is None else texts
         return [f"{text}_{end}" for text in words for end in ("start", "end")]
 
-    def forward(
-        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
-    ) -> Tensor | dict[str, Tensor]:
-        """Compute the loss of two text columns of N rows."""
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Any:
+        """Compute the loss of two text columns of N rows; with masked words its two parts by name."""
         columns = self.read_columns(sentence_features, labels)
         tags = self.read_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
         batches = columns if (merged := merge_feature_batches(columns)) is None else [merged]
@@ -109,12 +105,6 @@ class CZNCELoss(WeightedContrastiveLoss):
         output = self.model(dict(features))
         parts = ("sentence_embedding", "token_embeddings", "attention_mask")
         return self.contextual_encoder(*(output[part] for part in parts), features["word_start"], features["word_end"])
-
-    def compute_loss_from_embeddings(self, anchor: Tensor, positive: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Compute the contrastive part for row-aligned vectors (N, d) and tags (2N,), of which `text_id` is read."""
-        (anchor, positive), tags = self.gather([anchor, positive], tags)
-        group = translation_groups(tags["text_id"]) if "text_id" in tags else None
-        return self.weight * self.equation(anchor, positive, temperature=self.temperature, text=group)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""

@@ -19,7 +19,6 @@ class WeightedContrastiveLoss(CrossLingualLoss):
     """Base of the losses over translations and queries: a weighted loss of text columns of all ranks.
 
     Args:
-        model: The encoder, shared or a `Router` of two.
         weight: Factor on the loss.
         gather_across_devices: Compare with the rows of all ranks.
         mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
@@ -131,7 +130,7 @@ class SemanticContrastiveLoss(WeightedContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, *, temperature: float = 0.07, **options: Any) -> None:
         super().__init__(model, **options)
-        self.temperature = temperature
+        self.equation, self.temperature = info_nce_loss, temperature
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
@@ -143,7 +142,7 @@ class SemanticContrastiveLoss(WeightedContrastiveLoss):
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
         (source, target), tags = self.gather([source, target], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
-        return self.weight * info_nce_loss(source, target, temperature=self.temperature, text=group)
+        return self.weight * self.equation(source, target, temperature=self.temperature, text=group)
 
 
 class LangContrastiveLoss(WeightedContrastiveLoss):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
@@ -30,12 +31,11 @@ class MSMLoss(CrossLingualLoss):
     [`masked_sentence_loss`][st_xlret.functional.masked_sentence_loss] (Eq. 1-2) compares them. Document encoder and
     heads are discarded after training.
 
-    A row is a sentence. `Blocks` draws all sentences of whole blocks of documents in any order, and
-    `CrossLingualDataCollator` attaches the block and place of each. Or a row is a block with a numbered column for each
-    of its sentences (`sentence_0`, `sentence_1`, ...); empty texts are padding, and where the features have no
-    `document_id`, as in `model.fit`, integer labels are the documents of the rows. Documents may differ in length; a
-    block of one sentence is a negative only, and a batch of one document has no bias. R ranks compute what one rank
-    computes with an R times larger batch, and may have different numbers of rows.
+    A row is a sentence, whose block and place `Blocks` and `CrossLingualDataCollator` attach. Or a row is a block with
+    a numbered column for each of its sentences (`sentence_0`, `sentence_1`, ...); empty texts are padding, and where
+    the features have no `document_id`, as in `model.fit`, integer labels are the documents of the rows. A block of one
+    sentence is a negative only, and a batch of one document has no bias. R ranks compute what one rank computes with an
+    R times larger batch, and may have different numbers of rows.
 
     Args:
         document_encoder: Document encoder, or options of the default one, a `DocumentEncoder` of the encoder's size.
@@ -49,8 +49,8 @@ class MSMLoss(CrossLingualLoss):
         mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
         mini_batch_size: Number of sentences per micro-batch of the encoder (gradient caching); None for one pass.
         mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3), of at most
-            `mini_batch_size` random sentences of each rank. The value is then the two parts by name, which the Trainer
-            logs and sums. None if the two alternate by batch.
+            `mini_batch_size` random sentences of each rank. The value is then the two parts by name. None if the two
+            alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
 
@@ -125,15 +125,16 @@ class MSMLoss(CrossLingualLoss):
     ) -> Tensor | dict[str, Tensor]:
         """Compute the loss of one column of sentences, or of a column for each sentence of a block."""
         columns = self.read_columns(sentence_features, labels)
-        languages = [] if self.cross_language_negatives else ["language_id"]
-        tags = self.read_tags(columns, *languages, *(["block_id", "sentence_position"] if len(columns) == 1 else []))
+        required = [] if self.cross_language_negatives else ["language_id"]
+        required += ["block_id", "sentence_position"] if len(columns) == 1 else []
+        tags = self.read_tags(columns, *required)
         vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
         if len(columns) > 1:
             vectors, tags = self._rows_of_blocks(vectors, columns, tags, labels)
-        # Before the loss, which counts the step.
-        mlm = None if self.mlm is None else self.mlm(self._some_texts(columns), labels)
-        loss = self.compute_loss_from_embeddings(vectors, tags)
-        return loss if mlm is None else {"msm": loss, "mlm": mlm}
+        if self.mlm is None:
+            return self.compute_loss_from_embeddings(vectors, tags)
+        mlm = self.mlm(self._some_texts(columns), labels)  # before the loss, which counts the step
+        return {"msm": self.compute_loss_from_embeddings(vectors, tags), "mlm": mlm}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of vectors (S, d) with tags (S,): `block_id`, `sentence_position`, and others if known."""
@@ -176,7 +177,6 @@ class MSMLoss(CrossLingualLoss):
         for kind in {"document_id", "language_id"} & tags.keys():
             wrong |= tags[kind][rows].diff() != 0
         if (wrong & present[:, 1:]).any():
-            # On such blocks the loss would teach nonsense.
             self.refuse("a block of the batch has two documents or languages, or two sentences at one position")
         longer = present.sum(1) > 1
         rows, present = rows[longer], present[longer]
@@ -235,12 +235,9 @@ def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
     """Find which row of the batch stands at which place of which block, and which places of shorter blocks are none."""
     order = torch.argsort(position, stable=True)
     order = order[torch.argsort(block[order], stable=True)]
-    _, number, counts = torch.unique_consecutive(block[order], return_inverse=True, return_counts=True)
-    place = torch.arange(len(block), device=block.device) - (counts.cumsum(0) - counts)[number]
-    rows = order.new_zeros(len(counts), int(counts.max()) if len(counts) else 0)
-    present = torch.zeros_like(rows, dtype=torch.bool)
-    rows[number, place], present[number, place] = order, True
-    return rows, present
+    counts = torch.unique_consecutive(block[order], return_counts=True)[1].tolist()
+    rows = pad_sequence(order.split(counts or [0]), batch_first=True, padding_value=-1)
+    return rows.clamp(min=0), rows >= 0
 
 
 def gather_ragged(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
