@@ -17,7 +17,7 @@ from st_xlret.modules import DocumentEncoder
 from st_xlret.training.loss_state import average_gradients
 from tests import tiny
 from tests.distributed.workers import Result, keep_state, mask_every_third, train
-from tests.losses.batches import block_features
+from tests.losses.batches import EN, block_features
 
 pytestmark = pytest.mark.distributed
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ BATCHES = [((3, 2, 2), (4, 2, 2, 1)), ((4, 2, 2, 1), (2, 2)), ((3, 3), (1, 1))]
 
 def share(model: SentenceTransformer, step: int, rank: int, ranks: int) -> dict[str, Tensor]:
     first, second = BATCHES[step]
-    features = block_features(model, (*first, *second), seed=step)
+    features = block_features(model, (*first, *second), seed=step, languages=[EN] * len((*first, *second)))
     # The last document of the first rank and the first of the second are two blocks of one document.
     last, next_one = 100 * step + len(first) - 1, 100 * step + len(first)
     features["document_id"][features["document_id"] == next_one] = last
