@@ -88,11 +88,6 @@ class Store(AbstractContextManager["Store"]):
     secrets: tuple[str, ...] = ()  # which no message shows
     size: int = 8192  # rows in a batch, at most
 
-    @property
-    def kind(self) -> pa.DataType:
-        """The Arrow type of the vectors in `batches`."""
-        return pa.list_(pa.float32(), self.dimension)
-
     @abstractmethod
     def __len__(self) -> int: ...
 
@@ -122,6 +117,14 @@ class Store(AbstractContextManager["Store"]):
         """
         with self.errors():
             yield from self.read(texts or self.fields.text is not None)
+
+    def column(self, vectors: Sequence[Any]) -> pa.Array:
+        """Vectors as a database gives them, or None, as a column of a batch."""
+        rows = np.full((len(vectors), self.dimension), np.nan, np.float32)
+        for row, vector in enumerate(vectors):
+            if vector is not None:
+                rows[row] = vector
+        return vector_column(rows)
 
     def usable(
         self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
@@ -191,9 +194,10 @@ class Store(AbstractContextManager["Store"]):
             there_are, lacking = ", ".join(sorted(known)[:20]) or "none", ", ".join(sorted(missing)) or "any"
             alike = [field for field in self.present if "lang" in field.lower() or "locale" in field.lower()]
             raise ValueError(
-                f"{self.name}: of {total} rows none has a vector and a language ({lacking}); there are {there_are}; "
-                f"{describe(left_out) or 'no row is left out'}. Languages come from a field (--language_field; {alike} "
-                "may be one), a file with a code a line (--languages_file), or texts (--text_field)"
+                f"{self.name}: of {total} rows none has a vector and a language ({lacking}); there are {there_are}, "
+                f"left out are {describe(left_out) or 'no rows'}. Languages come from a field (--language_field; "
+                f"{', '.join(alike) or 'none'} looks like one), a file with a code a line (--languages_file), or texts "
+                "(--text_field)"
             )
         if left_out.total():
             warnings.warn(f"{self.name}: left out: {describe(left_out)}", stacklevel=2)

@@ -94,8 +94,8 @@ class QdrantStore(Store):
                 if not self.vector:
                     present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
                     records = [record for record in records if record.id not in {each.id for each in present}]
-                vectors = change(self._batch(records)).column("vector").to_pylist()
-                sent = [(record, vector) for record, vector in zip(records, vectors, strict=True) if vector]
+                pairs = zip(records, base.matrix(change(self._batch(records))), strict=True)
+                sent = [(record, vector.tolist()) for record, vector in pairs if not np.isnan(vector[0])]
                 if not sent:
                     continue
                 if self.vector:
@@ -166,7 +166,7 @@ class QdrantStore(Store):
         vectors = [record.vector for record in records]
         vectors = [vector.get(self.vector) if isinstance(vector, dict) else vector for vector in vectors]
         beside = self.fields.in_payloads([record.payload for record in records])
-        return base.rows_batch([record.id for record in records], pa.array(vectors, self.kind), beside)
+        return base.rows_batch([record.id for record in records], self.column(vectors), beside)
 
 
 class ChromaStore(Store):
@@ -228,7 +228,7 @@ class ChromaStore(Store):
                 yield {name: entries[name] for name in ("ids", *columns)}
 
     def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
-        vectors = pa.array(list(entries["embeddings"]), self.kind)
+        vectors = self.column(entries["embeddings"])
         texts = {} if self.fields.text else {"text": entries["documents"]}
         return base.rows_batch(entries["ids"], vectors, self.fields.in_payloads(entries["metadatas"]) | texts)
 
@@ -312,8 +312,8 @@ class PostgresStore(Store):
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
         while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, *others = zip(*rows, strict=True)
-            numbers = [None if vector is None else vector.to_numpy().astype(np.float32) for vector in vectors]
-            yield base.rows_batch(keys, pa.array(numbers, self.kind), dict(zip(beside, others, strict=True)))
+            column = self.column([None if vector is None else vector.to_numpy() for vector in vectors])
+            yield base.rows_batch(keys, column, dict(zip(beside, others, strict=True)))
             names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
     def _update(self, new: Any, batch: pa.RecordBatch) -> int:

@@ -172,7 +172,7 @@ class TableStore(Store):
         for name, column in self.columns.items():
             if column in batch.schema.names and name in rows:
                 rows[name] = batch.column(column).cast(pa.string())
-        rows["vector"] = batch.column(self.columns["vector"]).cast(self.kind)
+        rows["vector"] = batch.column(self.columns["vector"]).cast(pa.list_(pa.float32(), self.dimension))
         rows["id"] = pa.array(range(start, start + batch.num_rows)).cast(pa.string())
         return pa.record_batch(rows)
 

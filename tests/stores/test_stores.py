@@ -187,7 +187,7 @@ def test_null_and_vectors_of_another_length_in_postgresql(postgresql_server: str
         connection.execute("UPDATE docs SET dense = NULL WHERE key IN (0, 49)")
         assert np.isnan(read(opened(address))[0]).all(axis=1).nonzero()[0].tolist() == [0, 7]
         connection.execute("UPDATE docs SET dense = '[1,2,3]' WHERE key = 49")
-    with pytest.raises(ValueError, match="postgresql:.*expected length 4.*3|postgresql:.*expected 4.*3"):
+    with pytest.raises(ValueError, match=r"postgresql:.*\(3,\)"):
         read(opened(address))
 
 
