@@ -47,8 +47,6 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         self.drop_last, self.in_turn, self.ranks = True, in_turn, get_world_size()
         sizes = [len(sampler) for sampler in batch_samplers]
         weights = np.array(sizes if ratios is None else ratios, dtype=np.float64)
-        if len(weights) != len(sizes) or weights.min() < 0 or not weights.sum():
-            raise ValueError(f"give a ratio of at least 0 for each of {len(sizes)} data sets, got {ratios}")
         self.probabilities = weights / weights.sum()
         self._seeds = [getattr(sampler, "seed", None) or 0 for sampler in batch_samplers]
         self.batches = max(1, (sizes[-1] if in_turn else sum(sizes)) // self.ranks) * (len(sizes) if in_turn else 1)

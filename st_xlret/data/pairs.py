@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
 from hashlib import blake2b
@@ -74,7 +74,7 @@ def load_pairs(
         seen: set[bytes] = set()
         streams = [_pairs_of_file(file, loading.bad_lines) for file in files]
         for number, records in enumerate(collections, start=1):
-            streams.append(_parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines))
+            streams.append(reading.parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines))
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for *texts, source_language, target_language, score in pairs:
                 codes = [match_language(code, loading.languages) for code in (source_language, target_language)]
@@ -124,7 +124,7 @@ def names_languages(file: PathLike) -> bool:
 def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     name, sides = file.name.removesuffix(".gz"), sides_of(file)
     if not sides and name.endswith(".jsonl"):
-        return _parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
+        return reading.parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
     if not sides and not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     languages = languages_in_name(name.rpartition(".")[0] if sides else file)
@@ -144,8 +144,10 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
 
     if sides:
         lines = _side_by_side(*sides, bad_lines)
-        return _parsed(lines, lambda both: of_columns([line.decode("utf-8-sig") for line in both]), file, bad_lines)
-    return _parsed(rows(), of_columns, file, bad_lines)
+        return reading.parsed(
+            lines, lambda both: of_columns([line.decode("utf-8-sig") for line in both]), file, bad_lines
+        )
+    return reading.parsed(rows(), of_columns, file, bad_lines)
 
 
 def _side_by_side(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
@@ -158,22 +160,9 @@ def _side_by_side(source: Path, target: Path, bad_lines: BadLines) -> Iterator[t
 
 def _of_record(record: Mapping[str, Any]) -> Pair:
     source, target = (clean_text(record[side]) for side in ("source", "target"))
-    codes = [language_of(record, f"{side}_language") for side in ("source", "target")]
-    if None in codes:
-        raise ValueError("no field 'source_language' or no 'target_language' with a language")
-    return source, target, *map(str, codes), None  # type: ignore[return-value]
-
-
-def _parsed(
-    entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Pair], file: PathLike, bad_lines: BadLines
-) -> Iterator[Pair]:
-    for line, entry in entries:
-        try:
-            pair = parse(entry)
-        except (KeyError, TypeError, ValueError) as error:
-            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, line)
-        else:
-            yield pair
+    fields = ("source_language", "target_language")
+    one, other = (check_language(language_of(record, field) or "", where=field) for field in fields)
+    return source, target, one, other, None
 
 
 def sides_of(file: Path) -> tuple[Path, Path] | None:

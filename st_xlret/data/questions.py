@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -81,7 +81,9 @@ def load_retrieval(
             streams.append((source, _of_beir(part, loading.bad_lines)))
         else:
             part = reading.files_of([source], _has_rows, f"questions: {FORMATS}")
-            streams += [(file, _of_rows(file, loading.bad_lines)) for file in part]
+            for file in part:
+                records = read_jsonl(file, loading.bad_lines)
+                streams.append((file, reading.parsed(records, _of_row, file, loading.bad_lines)))
         files += part
 
     def rows() -> Iterator[tuple[str, ...]]:
@@ -117,20 +119,15 @@ def _has_rows(file: Path) -> bool:
     return is_jsonl and {"query", "positive"} <= reading.first_record(file).keys()
 
 
-def _of_rows(file: Path, bad_lines: BadLines) -> Iterator[Example]:
-    for number, record in read_jsonl(file, bad_lines):
-        try:
-            query, text = (clean_text(record[name]) for name in ("query", "positive"))
-            title, code = clean_text(record.get("title") or ""), language_of(record)
-            negatives, answers = (_texts_in(record.get(name)) for name in ("negatives", "answers"))
-            if not isinstance(start := record.get("answer_start"), int | None):
-                raise ValueError(f"answer_start must be a number of characters, found {start!r:.40}")
-            # The position of an answer is one in the text as it stands.
-            text = text if start is None else record["positive"]
-        except (KeyError, ValueError) as error:
-            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, number)
-        else:
-            yield Example(query, title, text, answers, code, [("", one) for one in negatives], answer_start=start)
+def _of_row(record: Mapping[str, Any]) -> Example:
+    query, text = (clean_text(record[name]) for name in ("query", "positive"))
+    title, code = clean_text(record.get("title") or ""), language_of(record)
+    negatives, answers = (_texts_in(record.get(name)) for name in ("negatives", "answers"))
+    if not isinstance(start := record.get("answer_start"), int | None):
+        raise ValueError(f"answer_start must be a number of characters, found {start!r:.40}")
+    # The position of an answer is one in the text as it stands.
+    text = text if start is None else record["positive"]
+    return Example(query, title, text, answers, code, [("", one) for one in negatives], answer_start=start)
 
 
 def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
@@ -154,7 +151,7 @@ def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
 
 
 def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
-    """The passages, or the questions as passages, with these ids; only they are held in memory."""
+    """The passages, or the questions as passages, with these ids."""
     texts = {}
     for number, record in read_jsonl(file, bad_lines):
         if (name := str(record.get("_id", record.get("id")))) in ids:

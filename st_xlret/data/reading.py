@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -34,6 +34,7 @@ from st_xlret.languages import check_languages, normal_form
 logger = logging.getLogger(__name__)
 
 PathLike: TypeAlias = str | os.PathLike[str]
+Parsed = TypeVar("Parsed")
 
 _ROWS_PER_BATCH = 100_000
 _JOINED_WITHOUT_SPACES = ("ja", "zh", "yue")
@@ -124,6 +125,19 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
             bad_lines(f"not a JSON object ({error})", path, number)
         else:
             yield number, record
+
+
+def parsed(
+    entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Parsed], file: PathLike, bad_lines: BadLines
+) -> Iterator[Parsed]:
+    """What `parse` makes of entries with their lines; those that it refuses are bad lines."""
+    for line, entry in entries:
+        try:
+            result = parse(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, line)
+        else:
+            yield result
 
 
 def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any) -> Iterator[tuple[int, list[str]]]:

@@ -134,6 +134,5 @@ def _units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tuple[str
             unit.append(sentence)
             tokens += count
             language, document = code, number
-    if not unit:
-        raise ValueError("there is no text to pack")
-    yield join_sentences(unit, language), language, document, position
+    if unit:
+        yield join_sentences(unit, language), language, document, position

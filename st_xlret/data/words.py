@@ -82,18 +82,11 @@ class Dictionary:
 
 
 def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
-    r"""Read a bilingual dictionary: two columns with a tab or, as in MUSE's files of words, a space between them.
+    """Read a bilingual dictionary: two columns with a tab or, as in MUSE's files of words, a space between them.
 
     Args:
         paths: One or several text files of one language pair, which is in their names: `WORDS.en-fr.tsv.gz`.
         skip_bad_lines: Skip and count bad lines instead of raising a `DataError`.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "en-de.txt"
-        >>> _ = file.write_text("dog Hund\nguinea pig\tMeerschweinchen\n", encoding="utf-8")
-        >>> read_dictionary(file).entries
-        [('dog', 'Hund'), ('guinea pig', 'Meerschweinchen')]
     """
     files = sorted(str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths))
     languages = {languages_in_name(file) for file in files}
@@ -135,7 +128,7 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
 
     Words are runs of letters, marks and digits; in `UNSPACED_LANGUAGES`, those of ICU's dictionaries (`icu4py`).
     """
-    if not _is_unspaced(language):
+    if language.partition("-")[0] not in UNSPACED_LANGUAGES:
         return lambda text: [word.span() for word in (_ASCII_WORD if text.isascii() else _WORD).finditer(text)]
     purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
     WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
@@ -150,10 +143,6 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
         return spans
 
     return words_by_dictionary
-
-
-def _is_unspaced(language: str) -> bool:
-    return language.partition("-")[0] in UNSPACED_LANGUAGES
 
 
 def build_word_samples(
@@ -287,29 +276,21 @@ class WordMatcher:
 
     def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
         """Each word and phrase of the vocabulary, and its places in a text."""
-        spans, folded = self.splitters[side](text), fold(text)
-        vocabulary, phrases = self.vocabularies[side], self.phrases[side]
-        # Folding may shift positions ("ß" becomes "ss"); then each word is folded on its own.
-        in_place = len(folded) == len(text) and text.casefold() == folded
+        spans, longest = self.splitters[side](text), self.phrases[side]
         occurrences: dict[str, list[Span]] = {}
         for i, (start, end) in enumerate(spans):
-            word = folded[start:end] if in_place else fold(text[start:end])
-            if word in vocabulary:
-                occurrences.setdefault(word, []).append((start, end))
-            for _, last in spans[i + 1 : i + phrases[word]] if word in phrases else ():
-                phrase = folded[start:last] if in_place else fold(text[start:last])
-                if phrase in vocabulary:
+            # Folding may shift positions ("ß" becomes "ss"): each word is folded on its own.
+            for _, last in spans[i : i + longest.get(fold(text[start:end]), 1)]:
+                if (phrase := fold(text[start:last])) in self.vocabularies[side]:
                     occurrences.setdefault(phrase, []).append((start, last))
         return occurrences
 
 
 def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
     """Map the first word of phrases to the length, in words, of the longest of them."""
-    longest: dict[str, int] = {}
-    splitter, unspaced = word_splitter(language), _is_unspaced(language)
+    longest, splitter = dict[str, int](), word_splitter(language)
     for entry in vocabulary:
-        words = splitter(entry) if unspaced or not entry.isalnum() else ()
-        if len(words) > 1:
+        if len(words := splitter(entry)) > 1:
             first = entry[words[0][0] : words[0][1]]
             longest[first] = max(longest.get(first, 0), min(len(words), _LONGEST_PHRASE))
     return longest

@@ -96,9 +96,9 @@ def test_units_are_as_long_as_they_may_be(pack: Any) -> None:
     # A sentence that is too long stays a unit.
     packed = pack(documents(), word_tokenizer(), max_tokens=4)
     assert packed["sentence"][:] == ["sun moon", "star", "rain wind snow", "tree", "leaf root"]
-    for rows, limit, named in ((documents(), 2, "got 2"), (documents().select([3, 6]), 64, "no text")):
-        with pytest.raises(ValueError, match=named):
-            pack(rows, word_tokenizer(), max_tokens=limit)
+    assert len(pack(documents().select([3, 6]), word_tokenizer())) == 0
+    with pytest.raises(ValueError, match="got 2"):
+        pack(documents(), word_tokenizer(), max_tokens=2)
 
 
 def test_units_are_taken_again(pack: Any) -> None:
