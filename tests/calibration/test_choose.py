@@ -37,24 +37,29 @@ def figures(search: float, documents: float, kept: float = 1.0, **about: Any) ->
     return Figures(biases[0], biases[1], kept, **about)
 
 
-def comparison(chosen: str, **rows: Figures) -> Comparison:
-    named = {name.replace("_", " "): each for name, each in rows.items()}
-    return Comparison(named, chosen, 1.0, {}, False)
+def comparison(chosen: str, as_it_is: float | Figures = 0.7, **rows: Figures) -> Comparison:
+    raw = as_it_is if isinstance(as_it_is, Figures) else figures(as_it_is, as_it_is)
+    return Comparison({AS_IT_IS: raw, **rows}, chosen, 1.0, {}, False)
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
-def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(queries_only: bool) -> None:
+def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(queries_only: bool, tmp_path: Path) -> None:
     fitted, compared = fit_and_compare(translated(), strength="auto", queries_only=queries_only, **RAW)
     assert fitted.queries_only == compared.after.queries_only == queries_only
     for only in (True, False):
         rows = compared.strengths[only]
         assert list(rows) == list(STRENGTHS) and rows[0.0].kept == 1
-        own = [each.search.same_language_share for each in rows.values()]
-        assert own[0] > own[5] > own[10] and rows[1.0].kept < 1
+        shares = [each.search.same_language_share for each in rows.values()]
+        assert shares[0] > shares[5] > shares[10] and rows[1.0].kept < 1
     best = best_strength(compared.strengths[queries_only])
     assert fitted.strength == best > 0 and compared.after == compared.strengths[queries_only][best]
     assert f"{best:g}" in compared.chosen and "(used)" in compared.table()
-    assert len(compared.strengths_table().splitlines()) > 6
+    assert len(compared.strengths_table().splitlines()) > 6 and str(compared).count("Recommended") == 1
+    compared.write(tmp_path, judged=[1])
+    report = json.loads((tmp_path / "language_bias.json").read_text())
+    assert report["before"]["same_language_share"] == compared.before.search.same_language_share
+    assert [row["strength"] for row in report["strengths"]] == list(STRENGTHS) and report["judged"] == [1]
+    assert report["after"]["documents"]["chance"] == pytest.approx(59 / 179)
 
 
 def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
@@ -87,65 +92,45 @@ def test_what_it_is_compared_with(how: dict, others: list[str]) -> None:
     ],
 )
 def test_queries_alone_are_compared_by_searches(share: float, after: float, recommended: str, little: bool) -> None:
-    rows = {"as_it_is": figures(share, 0.95), "only": figures(after, 0.95, 0.8, queries_only=True)}
-    compared = comparison("only", **rows)
-    assert compared.recommended == recommended
+    raw = figures(share, 0.95)
+    compared = comparison("only", raw, only=figures(after, 0.95, 0.8, queries_only=True))
+    assert compared.recommended == recommended and f"{raw.score(True):.3f} |" in compared.table()
     assert ("little" in compared.verdict()) == little
-    assert f"{rows['as_it_is'].score(True):.3f} |" in compared.table()
 
 
 def test_what_changes_another_side_or_needs_the_language_is_no_alternative() -> None:
-    best = figures(0.25, 0.25)
     rows = {
-        "as_it_is": figures(0.7, 0.7),
         "only": figures(0.5, 0.7, queries_only=True),
         "lsar": figures(0.3, 0.3),
-        "coral": replace(best, needs_language=True),
+        "coral": figures(0.25, 0.25, needs_language=True),
         "shift": figures(0.28, 0.28, needs_language=True),
     }
-    chosen = {name: comparison(name, **rows).recommended for name in rows if name != "as_it_is"}
-    assert chosen == {"only": "only", "lsar": "lsar", "coral": "coral", "shift": "coral"}
-    near = comparison("shift", **rows | {"shift": figures(0.252, 0.252, needs_language=True)})
-    assert near.recommended == "shift"
+    recommended = {name: comparison(name, **rows).recommended for name in rows}
+    assert recommended == {"only": "only", "lsar": "lsar", "coral": "coral", "shift": "coral"}
+    assert "maps of queries alone that need no language" in comparison("only", **rows).verdict()
+    near = rows | {"shift": figures(0.252, 0.252, needs_language=True)}
+    assert comparison("shift", **near).recommended == "shift"
 
 
 @pytest.mark.parametrize(("recalls", "words"), [((0.5, 0.7, 0.6), "strength 0.4"), ((0.7, 0.6, 0.5), "as they are")])
 def test_labels_decide_where_there_are_labels(recalls: tuple, words: str) -> None:
-    rows = {"as_it_is": figures(0.7, 0.7), "lsar": figures(0.25, 0.25)}
     judged = dict(zip((0.0, 0.4, 1.0), recalls, strict=True))
-    verdict = replace(comparison("lsar", **rows), judged=judged).verdict()
+    verdict = replace(comparison("lsar", lsar=figures(0.25, 0.25)), judged=judged).verdict()
     assert words in verdict.splitlines()[0] and "score" not in verdict and "The strength 1, which was used" in verdict
 
 
-def test_the_verdict_says_among_which_its_score_is_the_highest() -> None:
-    rows = {"as_it_is": figures(0.7, 0.7), "only": figures(0.4, 0.7, queries_only=True), "lsar": figures(0.3, 0.3)}
-    assert comparison("lsar", **rows)._score("lsar") > comparison("only", **rows)._score("only")
-    assert "maps of queries alone that need no language" in comparison("only", **rows).verdict()
-    assert "its own document" not in str(comparison("only", **rows))
-
-
 def test_a_better_strength_of_the_chosen_one_is_recommended() -> None:
-    rows, better = {"as_it_is": figures(0.4, 0.4), "lsar": figures(0.42, 0.42)}, figures(0.3, 0.3)
-    compared = replace(comparison("lsar", **rows), strengths={False: {0.0: rows["as_it_is"], 0.6: better}})
+    better = figures(0.3, 0.3)
+    compared = replace(comparison("lsar", 0.4, lsar=figures(0.42, 0.42)), strengths={False: {0.6: better}})
     assert compared.recommended == "lsar" and f"score, {better.score():.3f}" in compared.verdict()
     assert "Recommended: the strength 0.6" in compared.verdict() and "lsar, which was used, has" in compared.verdict()
 
 
 def test_an_overshoot_is_flagged() -> None:
-    rows = {"as_it_is": figures(0.7, 0.7), "lsar": figures(0.2, 0.2)}
-    assert "below chance" in comparison("lsar", **rows).table() and "overshoots" in comparison("lsar", **rows).verdict()
-    assert "overshoots" not in comparison("lsar", **rows | {"lsar": figures(0.245, 0.245)}).verdict()
-    assert "overshoots" not in replace(comparison("lsar", **rows), strength=0.0).verdict()
-
-
-def test_the_report_is_written(tmp_path: Path) -> None:
-    _, compared = fit_and_compare(translated(), **RAW)
-    compared.write(tmp_path, judged=[1])
-    report = json.loads((tmp_path / "language_bias.json").read_text())
-    assert report["before"]["same_language_share"] == compared.before.search.same_language_share
-    assert [row["strength"] for row in report["strengths"]] == list(STRENGTHS) and report["judged"] == [1]
-    assert report["after"]["documents"]["chance"] == pytest.approx(59 / 179)
-    assert str(compared).count("Recommended") == 1
+    compared = comparison("lsar", lsar=figures(0.2, 0.2))
+    assert "below chance" in compared.table() and "overshoots" in compared.verdict()
+    for other in (comparison("lsar", lsar=figures(0.245, 0.245)), replace(compared, strength=0.0)):
+        assert "overshoots" not in other.verdict()
 
 
 def test_a_rotation_is_fitted_once_at_a_strength_that_is_given() -> None:
