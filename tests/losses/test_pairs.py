@@ -26,7 +26,7 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
-from st_xlret.modules import ContextualEncoder, first_last_encoder, with_two_encoders
+from st_xlret.modules import ContextualEncoder, first_last_encoder
 from tests import tiny
 from tests.functional.oracles import naive_distillation
 from tests.losses.batches import QUESTION_COLUMNS, columns, question_rows, rows_with_others, two_encoders
@@ -145,20 +145,6 @@ def test_a_router_without_a_document_route_is_left_alone() -> None:
     mapped = columns(model, rows_with_others(), router_mapping={"source": "right", "target": "right"})
     expected = SemanticContrastiveLoss(second)(columns(second, rows_with_others()))
     torch.testing.assert_close(SemanticContrastiveLoss(model)(mapped), expected)
-
-
-def test_two_encoders_take_their_own_columns() -> None:
-    model = with_two_encoders(tiny.transformer())
-    router = {"query": "query", "positive": "document", "negative_1": "document"}
-    loss = RetrievalContrastiveLoss(model)
-    loss(columns(model, question_rows(), QUESTION_COLUMNS, router_mapping=router)).backward()
-    for side in model[0].sub_modules.values():
-        gradients = [p.grad for name, p in side.named_parameters() if ".pooler." not in name]
-        assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
-    model.zero_grad()
-    to_document = dict.fromkeys(router, "document")
-    loss(columns(model, question_rows(), QUESTION_COLUMNS, router_mapping=to_document)).backward()
-    assert all(p.grad is None or not p.grad.any() for p in model[0].sub_modules["query"].parameters())
 
 
 TEXTS, LABELS = tiny.texts(3)["sentence"], torch.tensor([4, 0, 4])

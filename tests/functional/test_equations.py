@@ -1,9 +1,10 @@
-"""The contrastive losses against loops over the papers' equations, their limits and their edges."""
+"""The contrastive losses and that of sentences against loops over the papers' equations, limits and edges."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from itertools import product
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from st_xlret.functional import (
     cz_nce_loss,
     info_nce_loss,
     language_contrastive_loss,
+    masked_sentence,
     masked_sentence_loss,
     retrieval_contrastive_loss,
     similarity_distillation_loss,
@@ -27,6 +29,7 @@ from tests.functional.oracles import (
     naive_cz_nce,
     naive_distillation,
     naive_language_terms,
+    naive_masked_sentence_loss,
     naive_retrieval_loss,
 )
 
@@ -54,7 +57,9 @@ def tag_rows(language: Tensor, tags: dict[str, Tensor], names: list[str]) -> lis
     return list(zip(language.tolist(), *columns, strict=True))
 
 
-@pytest.mark.parametrize("with_queue, document, text, cross, normalize", list(product([False, True], repeat=5)))
+@pytest.mark.parametrize(
+    "with_queue, document, text, cross, normalize", list(itertools.product([False, True], repeat=5))
+)
 def test_equals_the_papers_equation(with_queue: bool, document: bool, text: bool, cross: bool, normalize: bool) -> None:
     z, queue = vectors(10), vectors(5, seed=1).detach()
     names = [name for name, used in (("document", document), ("text", text)) if used]
@@ -198,3 +203,62 @@ def test_distillation_equals_the_loop(temperature: float, cosine_weight: float, 
     torch.testing.assert_close(loss, naive_distillation(*inputs, temperature, cosine_weight))
     loss.backward()
     assert student.grad is not None and teacher.grad is None and bank.grad is None
+
+
+OF_DOCUMENTS = [0, 0, 0, 1, 1, 2, 3, 3]
+OF_LANGUAGES = [0, 0, 0, 0, 0, 1, 1, 1]
+OF_TEXTS = [0, 1, 2, 3, 1, 5, 6, 6]
+OPTIONS: list[dict[str, Any]] = [
+    *({}, {"mu": 0.0}, {"mu": 0.7, "temperature": 0.5}, {"intra": False}, {"predicted": [0, 1, 2, 7]}),
+    *(
+        {"language": OF_LANGUAGES},
+        {"text": OF_TEXTS},
+        {"language": OF_LANGUAGES, "text": OF_TEXTS, "predicted": [1, 4, 5, 6]},
+    ),
+]
+
+
+@pytest.mark.parametrize("in_chunks", [False, True])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_equals_the_papers_equation_of_sentences(
+    options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_chunks:
+        monkeypatch.setattr(masked_sentence, "CHUNK", 24)
+    pair = vectors(8), vectors(8, seed=1)
+    tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
+    if "predicted" in tensors:
+        tensors["predicted"] = torch.isin(torch.arange(8), tensors["predicted"])
+    if "intra" in tensors:
+        tensors["intra_document_negatives"] = tensors.pop("intra")
+    loss = masked_sentence_loss(*pair, torch.tensor(OF_DOCUMENTS), **tensors)
+    expected = naive_masked_sentence_loss(*pair, OF_DOCUMENTS, **options)
+    torch.testing.assert_close(loss, expected)
+    # The gradient takes the bias for a constant on both sides.
+    torch.testing.assert_close(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair))
+
+
+def test_drawn_negatives_are_any_of_the_others_and_all_come_up() -> None:
+    p, h = vectors(8), vectors(8, seed=1)
+    document, first = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4]), torch.arange(8) == 0
+    possible = {}
+    for drawn in itertools.combinations(range(2, 8), 2):
+        loss = naive_masked_sentence_loss(p, h, document.tolist(), predicted=[0], drawn=drawn)
+        possible[round(loss.item(), 9)] = torch.autograd.grad(loss, h)[0]
+    assert len(possible) == 15
+    seen = Counter()
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(300):
+        loss = masked_sentence_loss(p, h, document, num_negatives=2, generator=generator, predicted=first)
+        seen[round(loss.item(), 9)] += 1
+        # The backward pass computes the logits again, with the negatives that were drawn.
+        torch.testing.assert_close(torch.autograd.grad(loss, h)[0], possible[round(loss.item(), 9)])
+    assert len(seen) == 15 and min(seen.values()) > 5 and max(seen.values()) < 45
+
+
+def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:
+    pair = vectors(4), vectors(4, seed=1)
+    document, language = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 0, 1, 1])
+    every = masked_sentence_loss(*pair, document, language=language)
+    assert masked_sentence_loss(*pair, document, language=language, num_negatives=1) == every
+    assert masked_sentence_loss(*pair, document, num_negatives=3) == masked_sentence_loss(*pair, document)
