@@ -43,13 +43,6 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         max_length: Tokens to read of a text, prompt and special tokens included. Default: the model's.
         token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`; one token of a
             text stays. Seeded by the batch's own texts: a resumed run drops the same tokens.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> rows = [{"sentence": "a b", "language": "en", "document": 3}]
-        >>> CrossLingualDataCollator(model.preprocess)(rows)["sentence_document_id"]
-        tensor([3])
     """
 
     token_dropout: float = 0.0

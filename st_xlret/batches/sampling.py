@@ -26,12 +26,7 @@ _TEXTS_AT_A_TIME = 2**12
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
-    """Sampling probabilities (L,) in proportion to `size ** language_smoothing` (XLM-R, Conneau et al. 2020, 3.1).
-
-    Example:
-        >>> smoothed_probabilities(np.array([100, 1]), 0.5).round(3).tolist()
-        [0.909, 0.091]
-    """
+    """Sampling probabilities (L,) in proportion to `size ** language_smoothing` (XLM-R, Conneau et al. 2020, 3.1)."""
     powers = np.asarray(sizes, dtype=np.float64) ** language_smoothing
     return powers / powers.sum()
 
@@ -234,12 +229,6 @@ class LengthGroupedBatches(BatchFactory):
     Args:
         tokenizer: A tokenizer of Transformers. The length of a row is the largest number of tokens of its texts.
         texts_per_batch: The batch size counts texts: a row with three text columns counts as three.
-
-    Example:
-        >>> data = Dataset.from_dict({"text": ["a", "a b c", "b", "d e f"]})
-        >>> batches = LengthGroupedBatches(lambda texts: {"input_ids": [text.split() for text in texts]})
-        >>> sorted(sorted(batch) for batch in batches(data, batch_size=2, drop_last=False, seed=1))
-        [[0, 2], [1, 3]]
     """
 
     tokenizer: Callable[[list[str]], Any]
@@ -294,12 +283,6 @@ def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> D
         pairs: `source`, `target`, `source_language` and `target_language`.
         others: `sentence` and `language`; None or empty for parallel sentences alone.
         seed: Seed of their order.
-
-    Example:
-        >>> languages = {"source_language": ["en"], "target_language": ["fr"]}
-        >>> pairs = Dataset.from_dict({"source": ["yes"], "target": ["oui"], **languages})
-        >>> pairs_and_others(pairs, Dataset.from_dict({"sentence": ["ja"], "language": ["de"]}))[0]["other"]
-        'ja'
     """
     pairs = pairs.select_columns(["source", "target", "source_language", "target_language"])
     if others is None or not len(others):

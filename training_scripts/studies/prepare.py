@@ -43,7 +43,6 @@ from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 
 KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts", "afriqa"]
-HEADER = "query-id\tcorpus-id\tscore"
 Asked = tuple[str, str, list[tuple[str, str]]]
 """A question, its language, and candidates with theirs."""
 
@@ -91,7 +90,7 @@ def write_pool(folder: Path, rows: Mapping[str, Iterable[Any]], judgements: Mapp
         for name, part in rows.items():
             write_rows(temporary / f"{name}.jsonl", part)
         for split, lines in judgements.items():
-            write_text(temporary / "qrels" / f"{split}.tsv", "\n".join([HEADER, *lines]) + "\n")
+            write_text(temporary / f"qrels/{split}.tsv", "\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
 
 
 def test_sentences(pools: Iterable[str], tatoeba: str | None) -> set[str]:
@@ -133,19 +132,17 @@ def part_of_pool(
 ) -> None:
     """Write every nth paragraph of XQuAD-R, in some languages or all, or each in one of them, with its questions."""
     rows = rows_of(pool)
-    language_of, paragraph_of = (
-        {row["_id"]: row["metadata"].get(name) for part in rows.values() for row in part}
-        for name in ("language", "document")
-    )
+    about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
+    language_of = {name: metadata["language"] for name, metadata in about.items()}
     corpus = [row["_id"] for row in rows["corpus"]]
     codes = sorted(languages or {language_of[name] for name in corpus})
     others = [code for code in codes if code != "en"] if english_share else codes
     allowed: dict[str, list[str]] = {}  # languages of a paragraph
-    for number, paragraph in enumerate(dict.fromkeys(paragraph_of[name] for name in corpus)):
+    for number, paragraph in enumerate(dict.fromkeys(about[name]["document"] for name in corpus)):
         before, after = int(number * english_share), int((number + 1) * english_share)
         code = "en" if after > before else others[(number - before) % len(others)]
         allowed[paragraph] = [] if number % nth else [code] if apart else codes
-    candidates = {name for name in corpus if language_of[name] in allowed[paragraph_of[name]]}
+    candidates = {name for name in corpus if language_of[name] in allowed[about[name]["document"]]}
     judged: dict[str, list[str]] = {}
     for split in ("test", "test-same-language"):
         pairs = [line.split("\t") for line in judgements_of(pool, split)]
@@ -225,12 +222,11 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
         for _, document in groupby((pair for _, pair in read_jsonl(file)), document_of):
             while len(block := list(islice(document, 5))) > 1:
                 if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
-                    codes = {name: block[0][name] for name in ("source_language", "target_language")}
-                    texts = {
-                        side: join_sentences([pair[side] for pair in block], codes[f"{side}_language"])
-                        for side in ("source", "target")
-                    }
-                    yield {**codes, **{side: f"{block[0][side]} {text}" for side, text in texts.items()}}
+                    row: dict[str, str] = {}
+                    for side, field in (("source", "source_language"), ("target", "target_language")):
+                        context = join_sentences([pair[side] for pair in block], block[0][field])
+                        row |= {field: block[0][field], side: f"{block[0][side]} {context}"}
+                    yield row
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
