@@ -6,7 +6,7 @@ import pytest
 
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.retrieval import full_texts
-from tests.evaluation.samples import PARAGRAPH, write, write_beir, write_jsonl, write_lareqa
+from tests.evaluation.samples import PARAGRAPH, write_beir, write_lareqa
 
 SPLITS = "test", "test-same-language"
 
@@ -28,19 +28,6 @@ def test_both_layouts_have_one_pool_or_one_for_each_language(static_model, tmp_p
     part = LAReQAEvaluator.from_directory(release, ["fr"])  # the languages of the questions
     whole = LAReQAEvaluator.from_directory(release).evaluate(static_model)
     assert part.evaluate(static_model).scores == {"fr": whole.scores["fr"]} and part.sizes == {"all": 6}
-
-
-def test_documents_may_name_what_they_are_translations_of(static_model, tmp_path) -> None:
-    whole, translated = write_beir(tmp_path / "whole"), write_beir(tmp_path / "translated")
-    records = [json.loads(line) for line in (whole / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
-    records = [{**record, "translation_of": f"en{record['_id'][2:]}"} for record in records]
-    write_jsonl(translated / "corpus.jsonl", records)
-    lines = (whole / "qrels" / "test.tsv").read_text().splitlines(keepends=True)
-    write(translated / "qrels" / "test.tsv", "".join(line for line in lines if "\ten-" in line))
-    for split in SPLITS:
-        of_both = (LAReQAEvaluator.from_directory(folder, split=split) for folder in (whole, translated))
-        expected, other = (evaluator.evaluate(static_model) for evaluator in of_both)
-        assert other.scores == expected.scores
 
 
 def test_titles_are_not_read_and_context_is_by_option(tmp_path) -> None:
