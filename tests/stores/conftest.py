@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,38 +25,41 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 @pytest.fixture
-def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
+def sql(postgresql_server: str) -> Iterator[Callable[..., Any]]:
+    """Runs a command in the PostgreSQL."""
+    with stores.connected(postgresql_server) as connection:
+        yield connection.execute
+
+
+@pytest.fixture
+def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """Makes a store of a kind, with the same ten rows for all kinds, and gives its address."""
 
-    def build(kind: str, *types: str) -> str:
-        if kind == "postgresql":
-            return stores.postgres(request.getfixturevalue("postgresql_server"), *types)
-        return stores.BUILDERS[kind](tmp_path)
+    def build(kind: str) -> str:
+        if kind in stores.BUILDERS:
+            return stores.BUILDERS[kind](tmp_path)
+        return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[kind])
 
     return build
 
 
-@pytest.fixture(params=[*stores.BUILDERS, *stores.POSTGRES], ids=str)
-def address(request: pytest.FixtureRequest, build: Callable[..., str]) -> str:
+@pytest.fixture(params=[*stores.BUILDERS, *stores.POSTGRES])
+def address(request: pytest.FixtureRequest, build: Callable[[str], str]) -> str:
     """A store of each kind."""
-    return build(request.param) if isinstance(request.param, str) else build("postgresql", *request.param)
+    return build(request.param)
 
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
     """Opens a store, whose batches have three rows; closes it at the end."""
-    opened_stores: list[Store] = []
+    with ExitStack() as stack:
 
-    def opened(address: str, **fields: str) -> Store:
-        if address.endswith((".faiss", ".npy")):
-            codes = tmp_path / "codes.txt"
-            codes.write_text("".join(f"{code or ''}\n" for code in stores.LANGUAGES))
-            fields["languages_file"] = str(codes)
-        store = open_store(address, **fields)
-        store.size = 3
-        opened_stores.append(store)
-        return store
+        def opened(address: str, **fields: str) -> Store:
+            if address.endswith((".faiss", ".npy")):
+                fields["languages_file"] = str(tmp_path / "codes.txt")
+                (tmp_path / "codes.txt").write_text("".join(f"{code or ''}\n" for code in stores.LANGUAGES))
+            store = stack.enter_context(open_store(address, **fields))
+            store.size = 3
+            return store
 
-    yield opened
-    for store in opened_stores:
-        store.close()
+        yield opened

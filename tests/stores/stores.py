@@ -94,7 +94,7 @@ def faiss_ivf(folder: Path) -> str:
 
 def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
     with connected(server) as connection:
-        connection.execute("DROP TABLE IF EXISTS docs")
+        connection.execute("DROP TABLE IF EXISTS docs CASCADE")
         columns = f"key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind}"
         connection.execute(f"CREATE TABLE docs ({columns})")
         for i, vector in enumerate(VECTORS.tolist()):
@@ -103,7 +103,7 @@ def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
             connection.execute("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", values)
         if "(" in kind:
             connection.execute(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
-    return f"{server.replace('?', '?table=docs&column=dense&', 1)}"
+    return server.replace("?", "?table=docs&column=dense&", 1)
 
 
 def connected(server: str) -> Any:
@@ -124,4 +124,4 @@ def beside(address: str, name: str) -> tuple[str, str]:
 
 _BUILDERS = (parquet, parquet_folder, npy, faiss_flat, faiss_ivf, qdrant, named_qdrant, chroma, lance)
 BUILDERS: dict[str, Callable[[Path], str]] = {builder.__name__: builder for builder in _BUILDERS}
-POSTGRES = [("vector(4)", "bigint"), ("halfvec(4)", "uuid"), ("vector", "character(3)")]
+POSTGRES = {"postgresql": ("vector(4)", "bigint"), "halfvec": ("halfvec(4)", "uuid"), "untyped": ("vector", "char(3)")}

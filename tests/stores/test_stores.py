@@ -6,21 +6,22 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 from urllib.parse import quote
 
 import numpy as np
 import pytest
 
 from st_xlret import VectorCalibration
-from st_xlret.stores import Store, apply_calibration
+from st_xlret.stores import Store, apply_calibration, databases
 from st_xlret.stores.base import matrix
 from tests.stores import stores
 from tests.stores.stores import LANGUAGES, TEXTS, VECTORS
 
-Build, Opened = Callable[..., str], Callable[..., Store]
+Build, Opened, Sql = Callable[[str], str], Callable[..., Store], Callable[..., Any]
 GENERATOR = np.random.default_rng(1)
 CLOUDS = {code: GENERATOR.normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
 
@@ -59,20 +60,31 @@ def test_rows_and_a_sample(address: str, opened: Opened) -> None:
         store.sample(3, languages=["en", "sw"])
 
 
-def test_mapped_vectors_go_beside_the_stored_ones(address: str, opened: Opened) -> None:
+def test_mapped_vectors_go_beside_the_stored_ones_once(
+    address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, (into, mapped) = opened(address), stores.beside(address, "mapped")
-    calibration, original = fitted(store), store.called
-    assert apply_calibration(calibration, store, into) == (10, {})
+    calibration, transform, original = fitted(store), VectorCalibration.transform, store.called
+    stopping = Mock(side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=partial(transform, calibration))
+    with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
+        patched.setattr(VectorCalibration, "transform", stopping)
+        apply_calibration(calibration, store, into)
     store.close()
-    written = opened(mapped)
-    np.testing.assert_allclose(read(written)[0], calibration.transform(VECTORS, "document"), atol=2e-3)
-    assert read(written)[1] == LANGUAGES
+    assert ":" in address or not Path(into).exists()
+    is_continued = address.startswith(("qdrant", "postgresql", "chroma"))
+    for written in (4, 0) if is_continued else (10,):
+        store = opened(address)
+        assert apply_calibration(calibration, store, into) == (written, {})
+        np.testing.assert_allclose(read(store)[0], VECTORS, atol=1e-3)
+        store.close()
+    store = opened(mapped)
+    np.testing.assert_allclose(read(store)[0], transform(calibration, VECTORS, "document"), atol=2e-3)
+    assert read(store)[1] == LANGUAGES
     if not address.endswith((".faiss", ".npy")):  # these have no place for a mark
         with pytest.raises(ValueError, match=re.escape(f"made from, {original}")):
-            apply_calibration(calibration, written, "again.parquet")
-    written.close()
+            apply_calibration(calibration, store, "again.parquet")
+    store.close()
     store = opened(address)
-    np.testing.assert_allclose(read(store)[0], VECTORS, atol=1e-3)
     with pytest.raises(FileExistsError, match="mapped"):
         apply_calibration(fitted(store, strength=0.5), store, into)
     own = address if ":" not in address else "dense" if "=dense" in address else "docs"
@@ -93,29 +105,6 @@ def test_a_row_that_cannot_be_mapped_stays_without_a_vector(address: str, opened
     np.testing.assert_allclose(vectors[np.lexsort(vectors.T)], expected[np.lexsort(expected.T)], atol=2e-3)
 
 
-def test_a_run_that_was_stopped(address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
-    calibration, transform, calls = fitted(store), VectorCalibration.transform, []
-
-    def stopped(self: VectorCalibration, *given: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return transform(self, *given)
-
-    with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
-        patched.setattr(VectorCalibration, "transform", stopped)
-        apply_calibration(calibration, store, into)
-    store.close()
-    assert ":" in address or not Path(into).exists()
-    is_continued = any(kind in address for kind in ("qdrant", "postgresql", "chroma"))
-    for written in (4, 0) if is_continued else (10,):
-        store = opened(address)
-        assert apply_calibration(calibration, store, into).written == written
-        store.close()
-    np.testing.assert_allclose(read(opened(mapped))[0], calibration.transform(VECTORS, "document"), atol=2e-3)
-
-
 @pytest.mark.parametrize("name", ["a/b", "../b", 'a"b'])
 @pytest.mark.parametrize("kind", ["qdrant", "named_qdrant", "chroma", "lance"])
 def test_names_that_a_store_does_not_take(kind: str, name: str, tmp_path: Path, build: Build, opened: Opened) -> None:
@@ -133,12 +122,10 @@ def test_names_that_a_store_does_not_take(kind: str, name: str, tmp_path: Path, 
         ("qdrant", ("?collection=docs", ""), "collection"),
         ("qdrant", ("=docs", "=docs&vektor=a"), "vektor"),
         ("named_qdrant", ("=dense", "=other"), "dense"),
-        ("qdrant", ("/qdrant?", "/nothing?"), "nothing"),
         ("chroma", ("=docs", "=other"), "other"),
         ("chroma", ("/chroma?", "/nothing?"), "nothing"),
         ("lance", ("=docs", "=other"), "other"),
         ("lance", ("=docs", "=docs&column=text"), "'text'"),
-        ("lance", ("/lance?", "/nothing?"), "nothing"),
         ("postgresql", ("table=docs", "table=other"), "other"),
         ("postgresql", ("column=dense", "column=other"), "'other'.*'dense'"),
         ("postgresql", ("column=dense", "column=text"), "'text'.*'dense'"),
@@ -155,22 +142,22 @@ def test_what_is_not_there(
 
 
 @pytest.mark.parametrize("name", ["a\"b'c; DROP TABLE docs; --", "100%s %(a)s", "{a} {}", "Upper"])
-def test_any_name_is_quoted_in_postgresql(name: str, postgresql_server: str, opened: Opened) -> None:
-    stores.postgres(postgresql_server)
+def test_any_name_is_quoted_in_postgresql(
+    name: str, postgresql_server: str, build: Build, sql: Sql, opened: Opened
+) -> None:
+    build("postgresql")
     quoted = '"' + name.replace('"', '""') + '"'
-    with stores.connected(postgresql_server) as connection:
-        connection.execute(f"DROP TABLE IF EXISTS {quoted}")
-        connection.execute(f"ALTER TABLE docs RENAME TO {quoted}")
-        for column in ("key", "dense", "lang"):
-            connection.execute(f'ALTER TABLE {quoted} RENAME {column} TO "{column} {quoted[1:]}')
-    table, column = quote(name), quote(f"dense {name}")
-    address = postgresql_server.replace("?", f"?table={table}&column={column}&", 1)
+    sql(f"DROP TABLE IF EXISTS {quoted}")
+    sql(f"ALTER TABLE docs RENAME TO {quoted}")
+    for column in ("key", "dense", "lang"):
+        sql(f'ALTER TABLE {quoted} RENAME {column} TO "{column} {quoted[1:]}')
+    column = quote(f"dense {name}")
+    address = postgresql_server.replace("?", f"?table={quote(name)}&column={column}&", 1)
     store = opened(address, language_field=f"lang {name}")
     assert read(store)[1] == LANGUAGES
-    calibration = fitted(store)
-    assert apply_calibration(calibration, store, f"mapped {name}").written == 10
-    written = opened(address.replace(column, quote(f"mapped {name}")))
-    np.testing.assert_allclose(read(written)[0], calibration.transform(VECTORS, "document"), atol=1e-3)
+    assert apply_calibration(fitted(store), store, f"mapped {name}").written == 10
+    expected = fitted(store).transform(VECTORS, "document")
+    np.testing.assert_allclose(read(opened(address.replace(column, quote(f"mapped {name}"))))[0], expected, atol=1e-3)
 
 
 def test_a_name_is_cut_as_postgresql_does(build: Build, opened: Opened) -> None:
@@ -181,12 +168,11 @@ def test_a_name_is_cut_as_postgresql_does(build: Build, opened: Opened) -> None:
         assert apply_calibration(fitted(store), store, "ü" * 40).written == written
 
 
-def test_null_and_vectors_of_another_length_in_postgresql(postgresql_server: str, opened: Opened) -> None:
-    address = stores.postgres(postgresql_server, "vector")
-    with stores.connected(postgresql_server) as connection:
-        connection.execute("UPDATE docs SET dense = NULL WHERE key IN (0, 49)")
-        assert np.isnan(read(opened(address))[0]).all(axis=1).nonzero()[0].tolist() == [0, 7]
-        connection.execute("UPDATE docs SET dense = '[1,2,3]' WHERE key = 49")
+def test_null_and_vectors_of_another_length_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("untyped")
+    sql("UPDATE docs SET dense = NULL WHERE key IN ('0', '49')")
+    assert np.isnan(read(opened(address))[0]).all(axis=1).nonzero()[0].tolist() == [0, 7]
+    sql("UPDATE docs SET dense = '[1,2,3]' WHERE key = '49'")
     with pytest.raises(ValueError, match=r"postgresql:.*\(3,\)"):
         read(opened(address))
 
@@ -230,44 +216,37 @@ def test_passwords_are_not_shown(address: str, opened: Opened) -> None:
     assert "secret" not in str(error.value) and "me:" not in str(error.value)
 
 
-@pytest.mark.parametrize("kind", ["lance", "qdrant"])
-def test_a_map_for_another_model_is_refused(kind: str, tmp_path: Path, opened: Opened) -> None:
-    if kind == "lance":  # with an embedding function that is unknown to the program that reads it
-        function = {"name": "own", "model": {"name": "me/model"}, "vector_column": "vector", "source_column": "text"}
-        content = stores.table().replace_schema_metadata({"embedding_functions": json.dumps([function])})
-        pytest.importorskip("lancedb").connect(str(tmp_path / "lance")).create_table("docs", content)
-        address = f"lance:{tmp_path / 'lance'}?table=docs"
-    else:
-        address = stores.qdrant(tmp_path)
-        client, _ = stores.open_qdrant(tmp_path)
-        client.update_collection("docs", metadata={"model": "me/model", "name": "documents"})
-        client.close()
-    store: Any = opened(address)
-    assert store.model == "me/model"
+def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_the_map(
+    tmp_path: Path, opened: Opened
+) -> None:
+    function = {"name": "unknown", "model": {"name": "me/model"}, "vector_column": "vector", "source_column": "text"}
+    content = stores.table().replace_schema_metadata({"embedding_functions": json.dumps([function])})
+    pytest.importorskip("lancedb").connect(str(tmp_path / "lance")).create_table("docs", content)
+    store: Any = opened(f"lance:{tmp_path / 'lance'}?table=docs")
     with pytest.raises(ValueError, match="me/model"):
         apply_calibration(fitted(store, model="other"), store, "mapped")
     apply_calibration(fitted(store, model="me/model"), store, "mapped")
-    if kind == "lance":  # which would embed new rows and queries without the map
-        assert b"embedding_functions" not in store.database.open_table("mapped").schema.metadata
+    assert b"embedding_functions" not in store.database.open_table("mapped").schema.metadata
 
 
 def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
     client, models = stores.open_qdrant(tmp_path)
     params = models.VectorParams(size=4, distance="Cosine", on_disk=True, hnsw_config=models.HnswConfigDiff(m=7))
     sparse = {"words": models.SparseVectorParams(modifier="idf")}
-    client.create_collection("docs", params, sparse, metadata={"owner": "me"})
+    client.create_collection("docs", params, sparse, metadata={"model": "me/model", "name": "documents"})
     words = models.SparseVector(indices=[3, 8], values=[0.5, 2.0])
     points: Any = [{"": VECTORS[0].tolist(), "words": words}, {"": VECTORS[1].tolist()}]
     client.upsert("docs", [models.PointStruct(id=i, vector=point, payload={"a": i}) for i, point in enumerate(points)])
     client.close()
     store: Any = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs")
+    assert store.model == "me/model"
     store.info.config.params.shard_number = 3
     store.client.create_collection = create = Mock(wraps=store.client.create_collection)
     calibration = fitted(store)
     assert apply_calibration(calibration, store, "mapped").written == 2
     config = store.client.get_collection("mapped").config
     assert (config.params.vectors, config.params.sparse_vectors) == (params, sparse)
-    assert (create.call_args.kwargs["shard_number"], config.metadata["owner"]) == (3, "me")
+    assert (create.call_args.kwargs["shard_number"], config.metadata["name"]) == (3, "documents")
     first, second = store.client.retrieve("mapped", [0, 1], with_vectors=True)
     assert first.vector["words"] == words and second.payload == {"a": 1}
     expected = calibration.transform(VECTORS[:2], "document")
@@ -287,48 +266,41 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path,
     assert "again" not in store.client.get_collection("docs").config.params.vectors
 
 
-def test_rows_that_a_trigger_leaves_out_are_no_success(postgresql_server: str, opened: Opened) -> None:
-    address = stores.postgres(postgresql_server)
-    with stores.connected(postgresql_server) as connection:
-        connection.execute(
-            "CREATE OR REPLACE FUNCTION skip() RETURNS trigger AS $$ BEGIN "
-            "IF NEW.key > 30 THEN RETURN NULL; END IF; RETURN NEW; END $$ LANGUAGE plpgsql"
-        )
-        connection.execute("CREATE TRIGGER skip BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION skip()")
-    store = opened(address)
+def test_rows_that_a_trigger_leaves_out_are_no_success(build: Build, sql: Sql, opened: Opened) -> None:
+    store = opened(build("postgresql"))
+    sql(
+        "CREATE OR REPLACE FUNCTION skip() RETURNS trigger AS $$ BEGIN "
+        "IF NEW.key > 30 THEN RETURN NULL; END IF; RETURN NEW; END $$ LANGUAGE plpgsql"
+    )
+    sql("CREATE TRIGGER skip BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION skip()")
     with pytest.raises(OSError, match="has taken 2 of 3"):
         apply_calibration(fitted(store), store, "mapped")
 
 
 def test_a_busy_table_is_left_to_others(
-    postgresql_server: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+    postgresql_server: str, build: Build, sql: Sql, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("st_xlret.stores.databases._TRIES", 1)
-    store = opened(stores.postgres(postgresql_server))
+    monkeypatch.setattr(databases, "_TRIES", 1)
+    monkeypatch.setattr(databases, "_SECONDS", 0.1)
+    store = opened(build("postgresql"))
     with stores.connected(postgresql_server) as idle, idle.transaction():
         idle.execute("SELECT count(*) FROM docs")
         with pytest.raises(OSError, match="another session holds the table"):
             apply_calibration(fitted(store), store, "mapped")
-        with stores.connected(postgresql_server) as other:
-            assert other.execute("SELECT count(*) FROM docs").fetchone() == (10,)
-            assert "mapped" not in str(other.execute("SELECT * FROM docs LIMIT 0").description)
+        assert "mapped" not in str(sql("SELECT * FROM docs").description)
 
 
-def test_types_heirs_and_keys_of_postgresql(postgresql_server: str, opened: Opened) -> None:
-    address = stores.postgres(postgresql_server)
-    with stores.connected(postgresql_server) as connection:
-        connection.execute("DROP TYPE IF EXISTS spoken CASCADE")
-        connection.execute("CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
-        connection.execute("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
-        assert read(opened(address))[1] == LANGUAGES
-        connection.execute("CREATE TABLE heir () INHERITS (docs)")
-        with pytest.raises(ValueError, match="inherit"):
-            opened(address)
-        connection.execute("DROP TABLE heir")
-        connection.execute("CREATE TABLE heir AS TABLE docs")
-        with pytest.raises(ValueError, match="primary key"):
-            opened(address.replace("table=docs", "table=heir"))
-        connection.execute("DROP TABLE heir")
+def test_types_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("postgresql")
+    sql("DROP TYPE IF EXISTS spoken CASCADE")
+    sql("CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
+    sql("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
+    assert read(opened(address))[1] == LANGUAGES
+    sql("CREATE TABLE heir () INHERITS (docs)")
+    with pytest.raises(ValueError, match="inherit"):
+        opened(address)
+    with pytest.raises(ValueError, match="primary key"):
+        opened(address.replace("table=docs", "table=heir"))
 
 
 @pytest.mark.parametrize("words", ["query_points_groups", "DISTINCT ON"])
@@ -342,15 +314,14 @@ def test_databases_group_as_the_guide_says(
     asked = 3 * VECTORS[0] + 2 * VECTORS[4] + VECTORS[2]
     best_first = sorted(page_of, key=lambda row: -float(VECTORS[row] @ asked))
     if words == "DISTINCT ON":
-        server = request.getfixturevalue("postgresql_server")
-        stores.postgres(server)
-        with stores.connected(server) as connection:
-            connection.execute("ALTER TABLE docs RENAME lang TO language")
-            connection.execute("ALTER TABLE docs ADD page int")
-            for row, page in page_of.items():
-                connection.execute("UPDATE docs SET page = %s WHERE key = %s", (page, 7 * row))
-            connection.execute("DELETE FROM docs WHERE page IS NULL")
-            rows = connection.execute(code, {"query": str(asked.tolist()), "language": "fr"}).fetchall()
+        sql = request.getfixturevalue("sql")
+        request.getfixturevalue("build")("postgresql")
+        sql("ALTER TABLE docs RENAME lang TO language")
+        sql("ALTER TABLE docs ADD page int")
+        for row, page in page_of.items():
+            sql("UPDATE docs SET page = %s WHERE key = %s", (page, 7 * row))
+        sql("DELETE FROM docs WHERE page IS NULL")
+        rows = sql(code, {"query": str(asked.tolist()), "language": "fr"}).fetchall()
         results = [int(text.split()[1]) for _, _, text in rows]
     else:
         stores.qdrant(tmp_path)
