@@ -18,26 +18,22 @@ from tests.stores.stores import LANGUAGES, VECTORS
 CLOUDS = {code: np.random.default_rng(i).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> list[str]:
-    return ["apply", str(tmp_path / "map"), "--into", str(tmp_path / "mapped.parquet"), "--vectors"]
-
-
-def parquet(path: Path, vectors: Any = VECTORS, **about: str) -> str:
+def command_of(calibration: VectorCalibration, folder: Path, vectors: Any = VECTORS, **about: str) -> list[str]:
+    """The command that maps these vectors; `about` is what their file says of them."""
+    calibration.save(folder / "map")
     column = pa.array([None if vector is None else np.asarray(vector, np.float16) for vector in vectors])
     table = pa.table({"vector": column, "language": LANGUAGES, "row": range(10)})
-    pq.write_table(table.replace_schema_metadata({"st_xlret": json.dumps(about)}), path)
-    return str(path)
+    pq.write_table(table.replace_schema_metadata({"st_xlret": json.dumps(about)}), folder / "vectors.parquet")
+    into = ["--into", str(folder / "mapped.parquet")]
+    return ["apply", str(folder / "map"), *into, "--vectors", str(folder / "vectors.parquet")]
 
 
-def test_what_is_written_is_the_map_of_what_is_stored(
-    tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_written_is_the_map_of_what_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calibration = VectorCalibration.fit(CLOUDS, steps=["shift"])
-    calibration.save(tmp_path / "map")
     vectors = [*VECTORS[:5], None, [0, 0, 0, 0], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1], VECTORS[9]]
-    source, into = parquet(tmp_path / "vectors.parquet", vectors), command[3]
-    main([*command, source])
+    command = command_of(calibration, tmp_path, vectors)
+    into = command[3]
+    main(command)
     printed = capsys.readouterr().out
     reasons = ("4 rows without a vector", "1 row in fr", "1 row without a language", f"4 rows written to {into}")
     assert all(reason in printed for reason in reasons)
@@ -48,25 +44,22 @@ def test_what_is_written_is_the_map_of_what_is_stored(
     expected = calibration.transform(VECTORS[[0, 2, 4, 9]], "document", ["en", "en", "de", "de"])
     np.testing.assert_allclose([written[i] for i in (0, 2, 4, 9)], expected, atol=2e-3)
     with pytest.raises(SystemExit, match=into):
-        main([*command, source])
-    with pytest.raises(SystemExit, match="--vectors"):
-        main(command[:-1])
+        main(command)
 
 
 @pytest.mark.parametrize(
-    ("how", "about", "named"),
+    ("dimensions", "options", "about", "message"),
     [
-        ({}, {"metric": "euclidean"}, "euclidean.*cosine"),
-        ({"model": "one"}, {"model": "other"}, "other.*one"),
-        ({"queries_only": True}, {}, "queries alone"),
-        ({"dimension": 3}, {}, "dimensions 4.*3"),
+        (4, {}, {"metric": "euclidean"}, "euclidean.*cosine"),
+        (4, {"model": "one"}, {"model": "other"}, "other.*one"),
+        (4, {"queries_only": True}, {}, "queries alone"),
+        (3, {}, {}, "dimensions 4.*3"),
     ],
 )
 def test_a_map_of_other_vectors_is_refused(
-    how: dict[str, Any], about: dict[str, str], named: str, tmp_path: Path, command: list[str]
+    dimensions: int, options: dict[str, Any], about: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    clouds = {code: rows[:, : how.get("dimension", 4)] for code, rows in CLOUDS.items()}
-    VectorCalibration.fit(clouds, **{name: how[name] for name in how.keys() - {"dimension"}}).save(tmp_path / "map")
-    with pytest.raises(SystemExit, match=named):
-        main([*command, parquet(tmp_path / "a.parquet", **about)])
-    assert not Path(command[3]).exists()
+    clouds = {code: rows[:, :dimensions] for code, rows in CLOUDS.items()}
+    with pytest.raises(SystemExit, match=message):
+        main(command_of(VectorCalibration.fit(clouds, **options), tmp_path, **about))
+    assert not (tmp_path / "mapped.parquet").exists()

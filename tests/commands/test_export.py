@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,15 +26,7 @@ def encoder(tmp_path: Path) -> SentenceTransformer:
 
 def exported(tmp_path: Path, *options: str, model: str = "model") -> SentenceTransformer:
     main(["export", str(tmp_path / model), "--output", str(tmp_path / "out"), *options])
-    modules = json.loads((tmp_path / "out" / "modules.json").read_text())
-    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     return SentenceTransformer(str(tmp_path / "out"), device="cpu")
-
-
-def fitted(**how: Any) -> VectorCalibration:
-    generator = np.random.default_rng(0)
-    clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
-    return VectorCalibration.fit(clouds, **how)
 
 
 def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(tmp_path: Path, encoder: SentenceTransformer) -> None:
@@ -57,16 +47,21 @@ def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(tmp_path: Path, en
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
-def test_a_saved_map_becomes_a_part_of_the_model(
+def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
     tmp_path: Path, encoder: SentenceTransformer, queries_only: bool
 ) -> None:
-    calibration = fitted(queries_only=queries_only, normalize=False)
+    generator = np.random.default_rng(0)
+    clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
+    name = str(tmp_path / "model")
+    calibration = VectorCalibration.fit(clouds, queries_only=queries_only, normalize=False, model=name)
     calibration.save(tmp_path / "map")
-    model = exported(tmp_path, "--calibration", str(tmp_path / "map"), "--license", "mit")
-    raw = encoder.encode(TEXTS)
+    main(["export", "--output", str(tmp_path / "out"), "--calibration", str(tmp_path / "map"), "--license", "mit"])
+    model, raw = SentenceTransformer(str(tmp_path / "out"), device="cpu"), encoder.encode(TEXTS)
     np.testing.assert_allclose(model.encode_query(TEXTS), calibration.transform(raw, "query"), atol=1e-5)
     np.testing.assert_allclose(model.encode_document(TEXTS), calibration.transform(raw, "document"), atol=1e-5)
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
+    with pytest.raises(SystemExit, match=f"--model {tmp_path / 'map'}"):  # a map is no model
+        exported(tmp_path, "--overwrite", model="map")
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
@@ -78,15 +73,3 @@ def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: floa
     with pytest.raises(SystemExit, match="1 of .* NaN or infinite"):
         exported(tmp_path, *options)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_map_is_no_model(tmp_path: Path, encoder: SentenceTransformer) -> None:
-    fitted().save(tmp_path / "map")
-    with pytest.raises(SystemExit, match=f"--model {tmp_path / 'map'}"):
-        exported(tmp_path, model="map")
-    options = ["--output", str(tmp_path / "out"), "--calibration"]
-    with pytest.raises(SystemExit, match="--model"):
-        main(["export", *options, str(tmp_path / "map")])
-    fitted(model=str(tmp_path / "model")).save(tmp_path / "named")
-    main(["export", *options, str(tmp_path / "named")])
-    assert SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS).shape == (3, 32)

