@@ -25,7 +25,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.data.reading import find_file, read_lines
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import choose, naming
@@ -124,7 +124,7 @@ class Arguments:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the data, fine-tune, measure, and write the result."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    check_needed(given, "model", "data", "output")
+    check_options(given, "model", "data", "output")
     tables = Path(given.output).with_suffix(".md")
     for file, begins in ((given.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
         check_output_file(file, ours=begins)

@@ -121,14 +121,15 @@ def check_output_directory(
 
 def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Path:
     """Check, before long work, what `atomic_file` checks; gives the file itself, of a link the one that it names."""
-    target = Path(os.path.realpath(path))
+    target, problem = Path(os.path.realpath(path)), None
     if target.is_symlink() or target.exists() and not target.is_file():
-        raise OSError(f"{target} is no regular file, but a folder, a device, a pipe or a loop of links")
-    problem = [f"would change what is read, {read}" for read in _paths(inputs) if read in (target, *target.parents)]
-    if ours is not None and target.exists() and target.stat().st_size and not _begins(target, ours):
-        problem.append("is there already, and holds something else")
+        problem = "is no regular file, but a folder, a device, a pipe or a loop of links"
+    elif changed := [read for read in _paths(inputs) if read in (target, *target.parents)]:
+        problem = f"would change what is read, {changed[0]}"
+    elif ours is not None and target.exists() and target.stat().st_size and not _begins(target, ours):
+        problem = "is there already, and holds something else"
     if problem:
-        raise FileExistsError(f"{path} {problem[0]}: nothing is overwritten, give another name")
+        raise FileExistsError(f"{path} {problem}: nothing is overwritten, give another name")
     _check_writable(target.parent)
     return target
 

@@ -30,9 +30,9 @@ def computes_in_bf16(device: str | torch.device) -> bool:
 
 def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp32", "bf16"]:
     """Turn `"auto"` into `"bf16"` where the device computes in it, else into `"fp32"`; these two stay."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
-    return "bf16" if precision == "bf16" or (precision == "auto" and computes_in_bf16(device)) else "fp32"
+    names: dict[str, Literal["fp32", "bf16"]]
+    names = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16" if computes_in_bf16(device) else "fp32"}
+    return names[precision]
 
 
 @contextmanager

@@ -47,19 +47,22 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> tuple[np.nd
         if name in table.column_names
     }
     document, language = numbers["document"], numbers.get("language", np.zeros(len(rows), dtype=np.int64))
+    problem = None
     if "position" in table.column_names:
         position = table["position"].cast(pa.int64()).to_numpy()[rows]
         _, first, number = np.unique(document, return_index=True, return_inverse=True)
         order = np.lexsort((position, first[number]))
         rows, document, position, language = rows[order], document[order], position[order], language[order]
         if ((np.diff(position) == 0) & (np.diff(document) == 0)).any():
-            raise ValueError("two rows of a document have one 'position': two documents may have the same id")
+            problem = "two rows of a document have one 'position': two documents may have the same id"
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
-        raise ValueError(
+        problem = (
             "the rows of a document must be contiguous and in order, which sorting by 'document' does not keep: "
             "number them first, as by dataset.add_column('position', range(len(dataset)))"
         )
+    if problem:
+        raise ValueError(problem)
     return rows, np.append(first, len(rows)), language[first]
 
 

@@ -70,7 +70,10 @@ def _shown(message: object) -> str:
     return without_secrets(str(message))
 
 
-def check_needed(options: object, *names: str) -> None:
-    """Refuse, by a `ValueError`, a command without an option that it needs."""
-    if missing := [f"--{name}" for name in names if not getattr(options, name)]:
-        raise ValueError(f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+def check_options(options: object, *needed: str, unread: Sequence[str] = (), where: str = "") -> None:
+    """Refuse, by a `ValueError`, a command without an option that it needs, or with one that it would not read."""
+    missing = [name for name in needed if not getattr(options, name)]
+    for names, problem in ((missing, "missing"), (unread, f"not read {where}")):
+        if names:
+            words = " and ".join(f"--{name}" for name in names)
+            raise ValueError(f"{words} {'is' if len(names) == 1 else 'are'} {problem}")

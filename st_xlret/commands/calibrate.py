@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import st_xlret
 import st_xlret.calibration as calibrations
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_directory, write_json
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
@@ -111,7 +111,7 @@ class Stored:
         """The store; without --vectors a `ValueError`."""
         from st_xlret.stores import open_store
 
-        check_needed(self, "vectors")
+        check_options(self, "vectors")
         fields = {name: value for name, value in vars(self).items() if name != "vectors"}
         return open_store(self.vectors or "", **fields)
 
@@ -223,16 +223,15 @@ def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
 
 def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
     """Take an encoder with documents, or stored vectors: a `ValueError` names what is missing, or there beside."""
-    check_needed(options, "output")
+    check_options(options, "output")
     others: tuple[str, ...] = ("qrels",)
     if stored.vectors is None:
-        check_needed(texts, "model", "documents")
+        check_options(texts, "model", "documents")
     else:
-        check_needed(options, *["queries"] * bool(getattr(options, "qrels", None)))
+        check_options(options, *["queries"] * bool(getattr(options, "qrels", None)))
         others = ("model", "documents", "pairs")
-    if beside := [f"--{name}" for name in others if (vars(texts) | vars(options)).get(name)]:
-        word = "without" if stored.vectors is None else "with"
-        raise ValueError(f"{' and '.join(beside)}: leave out {word} --vectors")
+    beside = [name for name in others if (vars(texts) | vars(options)).get(name)]
+    check_options(options, unread=beside, where=f"{'without' if stored.vectors is None else 'with'} --vectors")
 
 
 def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Comparison:

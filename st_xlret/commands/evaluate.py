@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
@@ -63,14 +63,14 @@ class Arguments:
 def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:
     """Run the command `evaluate`."""
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
-    check_needed(options, "output")
+    check_options(options, "output")
     if options.compare is None:
-        check_needed(options, "model", *["embedding_cache"] * options.distributed)
+        check_options(options, "model", *["embedding_cache"] * options.distributed)
         _evaluate(options)
         return
     usual = {each.name: each.default for each in fields(Arguments) if each.name not in ("compare", "output")}
-    if others := [f"--{name}" for name, default in usual.items() if getattr(options, name) != default]:
-        raise ValueError(f"--compare reads results that are there: leave out {' and '.join(others)}")
+    others = [name for name, default in usual.items() if getattr(options, name) != default]
+    check_options(options, unread=others, where="with --compare")
     from st_xlret.evaluation.tables import write_comparison
 
     print(write_comparison(options.compare, options.output), end="")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.files import check_output_directory, save_model
 from st_xlret.options import name_leading_words, option, parse
 
@@ -40,7 +40,7 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     """Run the command `export`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog)
-    check_needed(options, "output")
+    check_options(options, "output")
     import torch
     from sentence_transformers.base.modules import Normalize
 
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     repository = Repository(to_hub, private=options.private or None, **place) if to_hub else None
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
-    check_needed(options, "model")
+    check_options(options, "model")
     model, maps = merge_adapters(load_model(options.model, "cpu")), {}
     if calibration:
         if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length

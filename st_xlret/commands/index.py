@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.commands.calibrate import Documents
 from st_xlret.files import atomic_file
 from st_xlret.options import name_leading_words, option, parse
@@ -41,7 +41,7 @@ class Arguments(Documents):
 def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     """Run the command `index`. Texts and vectors go to the disk as they are embedded: memory stays constant."""
     (options,) = parse([Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog)
-    check_needed(options, "documents", "model", "output")
+    check_options(options, "documents", "model", "output")
     target = Path(options.output)
     if target.suffix != ".parquet" or target.exists() and not options.overwrite:
         raise FileExistsError(f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)")

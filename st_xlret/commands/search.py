@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from st_xlret.commands import check_needed
+from st_xlret.commands import check_options
 from st_xlret.options import name_leading_words, option, parse
 
 
@@ -65,7 +65,7 @@ class Result(TypedDict):
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
-    check_needed(options, "vectors", *["group_field"] * bool(options.prefer_language))
+    check_options(options, "vectors", *["group_field"] * bool(options.prefer_language))
     pools = [Pool(options.vectors, options, options.map)]
     pools += [Pool(options.compare, options, compared=True)] if options.compare is not None else []
     if options.serve:
@@ -101,17 +101,23 @@ class Pool:
         store = open_store(address, **{field: getattr(options, field) for field in fields})
         encoder = store.model or options.model if compared else options.model or store.model
         if encoder is None:
-            check_needed(options, "model")
+            check_options(options, "model")
         self.options, self.store, self.model = options, store, load_model(encoder or "", options.device)
         mapped = f", mapped by {Path(store.mark or map or '').name}" if store.mark or map else ""
         self.title = f"{Path(encoder or '').name} ({Path(store.name).name}{mapped})"
-        is_other = store.fingerprint not in (None, fingerprint(self.model))
-        if is_other or self.model.get_embedding_dimension() not in (None, store.dimension):
-            raise ValueError(
-                f"{store.name} was made by another model than {encoder} is now (it names {store.model}): the vectors "
-                "do not fit. Build the index again, or name the model that made it"
-            )
         self.map, self.calibration = map, None if map is None else VectorCalibration.load(map)
+        is_other, problem = store.fingerprint not in (None, fingerprint(self.model)), None
+        if is_other or self.model.get_embedding_dimension() not in (None, store.dimension):
+            problem = (
+                f"made by another model than {encoder} is now (it names {store.model}). Build the index again, or name "
+                "the model that made it"
+            )
+        elif store.mark and not (self.calibration and store.mark.startswith(self.calibration.fingerprint)):
+            problem = (
+                f"mapped, by {store.mark}: name that map (--map); mapped vectors stand first, and others in --compare"
+            )
+        if problem:
+            raise ValueError(f"the vectors of {store.name} are {problem}")
         if self.calibration is not None:
             self.calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
             if not (store.mark or self.calibration.queries_only):
@@ -120,11 +126,6 @@ class Pool:
                     "them (st-xlret apply), or calibrate with --queries_only",
                     stacklevel=2,
                 )
-        if store.mark and not (self.calibration and store.mark.startswith(self.calibration.fingerprint)):
-            raise ValueError(
-                f"{store.name}: these vectors are mapped, by {store.mark}: name that map (--map); mapped vectors stand "
-                "first, and others in --compare"
-            )
         of_model = set(languages_of(self.model).values())
         self.identify = identifier(of_model) if of_model else None
         if self.calibration and self.calibration.languages and options.language is None:
@@ -138,8 +139,6 @@ class Pool:
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
         options, codes = self.options, set[str]()
-        if options.top_k < 1:
-            raise ValueError(f"--top_k {options.top_k}: at least 1 is shown")
         languages: Any = options.language
         if languages is None and self.identify is not None:
             languages = [self.identify(query) or None for query in queries]
@@ -153,7 +152,8 @@ class Pool:
             for answer, scores in zip(answers, asked @ vectors.T, strict=True):
                 _take_best(answer, scores, rows, options.top_k)
         if not any(answers):
-            raise ValueError(f"{self.store.name} has no texts that could be shown; name their field (--text_field)")
+            problem = "has no texts that could be shown; name their field (--text_field), and --top_k of 1 or more"
+            raise ValueError(f"{self.store.name} {problem}")
         if options.group_field is not None:
             wanted = options.prefer_language or options.language
             identify = LanguageIdentifier(sorted(codes - {""})).identify if wanted is None else check_language
@@ -193,7 +193,7 @@ def _take_best(answer: dict[Any, Result], scores: Any, rows: dict[str, Any], cou
 
     for row in np.argsort(-scores, kind="stable").tolist():
         group, score = rows["group"][row], float(scores[row])
-        if len(answer) == count and score <= min(map(score_of, answer)):
+        if len(answer) == count and score <= min(map(score_of, answer), default=score):
             return
         if group not in answer or score > score_of(group):
             code, text, key, source = (rows[name][row] for name in ("language", "text", "id", "source"))

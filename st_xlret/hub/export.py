@@ -42,8 +42,6 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
         model = SentenceTransformer(path, device=device, model_card_data=card)
         check_finite(model)
         return model
-    except ImportError:  # a library that the model needs, which the message names
-        raise
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
         raise ValueError(f"--model {name}: {error}") from error
 
@@ -188,13 +186,14 @@ class Repository:
                 self._keeps_card = "st-xlret" not in (card.get("tags") or [])
         except Exception as error:
             raise OSError(f"{self.repo_id}: nothing can be pushed there: {error}") from error
+        self._files, problem = [file for file in self._files if file != ".gitattributes"], None
         if self.private and not about.private:
-            raise OSError(f"{self.repo_id} is public: nothing private is pushed there")
-        self._files = [file for file in self._files if file != ".gitattributes"]
-        if self._files and not (self.overwrite or self.create_pr):
-            where = self.repo_id + (f" at {self.revision}" if self.revision else "")
-            other = "replace them (--overwrite), or give another name or branch"
-            raise FileExistsError(f"{where} holds files, such as {self._files[0]}: {other}")
+            problem = "is public: nothing private is pushed there"
+        elif self._files and not (self.overwrite or self.create_pr):
+            where = f" at {self.revision}" if self.revision else ""
+            problem = f"holds files, such as {self._files[0]}{where}: replace them (--overwrite), or name another place"
+        if problem:
+            raise FileExistsError(f"{self.repo_id} {problem}")
 
     def upload(self, folder: str | Path) -> str:
         """Upload a saved model in one commit; gives its address. An `OSError` has the command that tries again."""

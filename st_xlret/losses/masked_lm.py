@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -233,8 +234,6 @@ class LanguageModelHead(nn.Module):
         try:
             self.transform = _load_masked_lm(config, checkpoint, fresh)
             projection = self._take_apart()
-        except NoHeadError:
-            raise
         except Exception as error:  # whatever the program of one of many architectures raises
             raise NoHeadError(f"no head of {config.model_type!r} can be used: {error}") from error
         # A tied projection is the encoder's embedding matrix.
@@ -271,12 +270,11 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
     name = checkpoint or config.name_or_path
     if not name:
         return AutoModelForMaskedLM.from_config(config)
-    try:
-        mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
-    except (OSError, ValueError):
-        if fresh and not checkpoint:
-            return AutoModelForMaskedLM.from_config(config)
-        raise
+    if fresh and not checkpoint:
+        with suppress(OSError, ValueError):
+            return AutoModelForMaskedLM.from_pretrained(name)
+        return AutoModelForMaskedLM.from_config(config)
+    mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
     missing = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
     # Biases that are missing are zero, as in a model that has none.
     if not fresh and any(key.endswith("weight") for key in missing):

@@ -69,8 +69,6 @@ class DocumentEncoder(nn.Module):
         The mask (documents, places) is True at sentences and False at padding behind them.
         """
         lengths: list[int] = mask.sum(dim=1).tolist()
-        if max(lengths, default=0) > self.max_sentences:
-            raise ValueError(f"a document of {max(lengths)} sentences, and max_sentences={self.max_sentences}")
         if self.training and not torch.is_grad_enabled():
             self.eval()
             try:

@@ -39,11 +39,10 @@ class AsymmetricBNHead(nn.Module):
         normalization: Literal["asymmetric", "batch", "none"] = "asymmetric",
     ) -> None:
         super().__init__()
-        if normalization not in ("asymmetric", "batch", "none"):
-            raise ValueError(f"normalization must be 'asymmetric', 'batch' or 'none', got {normalization!r}")
         self.out_features, self.normalization = out_features or in_features, normalization
         self.linear_in = nn.Linear(in_features, in_features)
-        self.norm = nn.Identity() if normalization == "none" else nn.BatchNorm1d(in_features)
+        kinds = {"asymmetric": nn.BatchNorm1d, "batch": nn.BatchNorm1d, "none": nn.Identity}
+        self.norm: nn.Module = kinds[normalization](in_features)
         self.linear_out = nn.Linear(in_features, self.out_features)
         # Which side uses the running statistics in the next step: False for the contexts, True for the centres.
         self.register_buffer("toggle", torch.tensor(False))

@@ -64,9 +64,9 @@ def test_save_and_load(layer: CalibrationLayer, tmp_path: Path) -> None:
 
 def test_what_does_not_fit_is_named(layer: CalibrationLayer) -> None:
     for inputs, language, message in (
-        ({"sentence_embedding": torch.ones(1, 4)}, None, "None.*en, fr, pt-br"),
-        ({"sentence_embedding": torch.ones(1, 4)}, "xx", "'xx'.*en, fr, pt-br"),
-        (features(torch.ones(1, 4), "sw"), None, "'sw'.*en, fr, pt-br"),
+        ({"sentence_embedding": torch.ones(1, 4)}, None, "None"),
+        ({"sentence_embedding": torch.ones(1, 4)}, "xx", "'xx'"),
+        (features(torch.ones(1, 4), "sw"), None, "'sw'"),
         ({"sentence_embedding": torch.ones(1, 4), "language_id": torch.tensor([-1])}, None, "-1"),
     ):
         with pytest.raises(ValueError, match=message):
