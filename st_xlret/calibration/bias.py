@@ -192,10 +192,7 @@ class _Sample:
     def search(
         self, role: Role, calibrations: Mapping[str, VectorCalibration]
     ) -> dict[str, tuple[LanguageBias, float]]:
-        """Search all documents by the texts of a role, as they are and after each calibration.
-
-        Beside the bias stands the share of neighbours within a language that stay.
-        """
+        """The bias of searches by the texts of a role, and the share of neighbours within a language that stay."""
         size, count = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
         mapped = {AS_IT_IS: self._mapped(None, role)}
         mapped |= {name: self._mapped(calibration, role) for name, calibration in calibrations.items()}

@@ -168,6 +168,8 @@ class VectorCalibration:
         if queries is not None:
             asked = {code: queries[code] for code in codes if code in queries}
             rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
+        if groups:
+            rows = {"phrases": by_language(groups, **scaled | {"min_texts": 1}, min_languages=1), **rows}
         has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
         if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
             raise ValueError(
@@ -179,14 +181,11 @@ class VectorCalibration:
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
         of_means = set(steps) <= OF_MEANS
         moments = {role: Moments.of(vectors, covariances=not of_means) for role, vectors in rows.items()}
-        joining: list[Floats] = []
-        if groups:
-            joining = [Moments.of(by_language(groups, **scaled | {"min_texts": 1}, min_languages=1)).means]
-        basis, means = np.eye(width), np.concatenate([*joining, *(each.means for each in moments.values())])
+        basis, means = np.eye(width), np.concatenate([each.means for each in moments.values()])
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
             moments = {role: Moments(each.means @ basis) for role, each in moments.items()}
-            joining = [each @ basis for each in joining]
+        joining = [moments.pop("phrases").means] if groups else []
         kept = 1.0 if keep_mean is None else keep_mean
         formulas: dict[str, Callable[..., Maps]] = {
             "shift": partial(step_maps.shift, keep_mean=keep_mean or 0.0),

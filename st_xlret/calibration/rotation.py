@@ -101,10 +101,7 @@ def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
 
 
 def rotation_agreement(one: Tensor, other: Tensor) -> float:
-    """What two rotations have in common beyond the identity: the cosine of their parts `W - (tr W / d) I`.
-
-    Rotations that were fitted to noise give about 0, and those that follow a true one nearly 1; the identity gives 1.
-    """
+    """What two rotations have in common beyond the identity: the cosine of `W - (tr W / d) I`, about 0 for noise."""
     parts = [matrix - matrix.diagonal().mean() * torch.eye(len(matrix)).to(matrix) for matrix in (one, other)]
     lengths = float(parts[0].norm() * parts[1].norm())
     return float((parts[0] * parts[1]).sum()) / lengths if lengths else 1.0

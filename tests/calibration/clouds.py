@@ -1,9 +1,11 @@
-"""Vectors of several languages, each in a region of its own."""
+"""Vectors of several languages, each in a region of its own, and what a calibration makes of them."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from st_xlret import VectorCalibration
 
 CODES = ("de", "en", "fr", "sw")
 
@@ -23,3 +25,13 @@ def clouds(seed: int = 0, *, texts: int = 80, dimension: int = 12, offset: float
 
 def mean_of(rows: dict[str, NDArray]) -> NDArray:
     return np.stack([part.mean(axis=0) for part in rows.values()])
+
+
+def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = "") -> NDArray:
+    """Mapped rows in float64, not scaled to unit length."""
+    weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
+    return rows @ weight.T + bias
+
+
+def unit(rows: NDArray) -> NDArray:
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)

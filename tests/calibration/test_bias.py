@@ -8,25 +8,12 @@ from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, measure_language_bias
 from st_xlret.calibration.bias import AS_IT_IS, measure
-from tests.calibration.clouds import CODES, clouds
+from tests.calibration.clouds import CODES, apply, clouds, unit
 
 DOCUMENTS = clouds(texts=30)
 IDS = {code: np.arange(30) // 4 for code in CODES}
 AS_QUERIES = {code: rows[:17] + 0.3 for code, rows in clouds(texts=30).items()}
 RAW = {"normalize": False, "min_texts": 2}
-
-
-def unit(rows: NDArray) -> NDArray:
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
-
-
-def mapped(calibration: VectorCalibration, rows: dict, role: str) -> dict[str, NDArray]:
-    result = {}
-    for code, part in rows.items():
-        number = calibration.languages.index(code) if calibration.languages else 0
-        weight, bias = calibration.dense(role, number)  # type: ignore[arg-type]
-        result[code] = part @ weight.T + bias
-    return result
 
 
 def brute_shares(queries: dict, documents: dict, ids: dict, k: int) -> NDArray:
@@ -68,21 +55,22 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(as_queries:
     asked = as_queries or DOCUMENTS
     assert list(figures) == [AS_IT_IS, *calibrations] and figures[AS_IT_IS].kept == 1
     for name, calibration in calibrations.items():
-        found, documents = figures[name], mapped(calibration, DOCUMENTS, "document")
-        queries = mapped(calibration, asked, "query")
-        np.testing.assert_allclose(found.search.shares, brute_shares(queries, documents, ids, 7), err_msg=name)
-        np.testing.assert_allclose(found.documents.shares, brute_shares(documents, documents, ids, 7), err_msg=name)
+        measured = figures[name]
+        documents = {code: apply(calibration, rows, "document", code) for code, rows in DOCUMENTS.items()}
+        queries = {code: apply(calibration, rows, "query", code) for code, rows in asked.items()}
+        np.testing.assert_allclose(measured.search.shares, brute_shares(queries, documents, ids, 7), err_msg=name)
+        np.testing.assert_allclose(measured.documents.shares, brute_shares(documents, documents, ids, 7), err_msg=name)
         before, after = (DOCUMENTS, DOCUMENTS), (documents, documents)
         if name == "only":
             before, after = (asked, DOCUMENTS), (queries, documents)
-        assert found.kept == pytest.approx(brute_kept(before, after)), name
-        assert (found.queries_only, found.needs_language) == (name == "only", bool(calibration.languages))
+        assert measured.kept == pytest.approx(brute_kept(before, after)), name
+        assert (measured.queries_only, measured.needs_language) == (name == "only", bool(calibration.languages))
     bias = measure_language_bias(DOCUMENTS, ids, queries=as_queries, neighbours=7)
     np.testing.assert_array_equal(bias.shares, figures[AS_IT_IS].search.shares)
 
 
 def test_the_imbalance_lies_between_an_encoder_without_languages_and_one_with_nothing_else() -> None:
-    # All texts of a language are from two documents, so that half of its texts are never found.
+    # All texts of a language are from two documents, so that half of its texts are never measured.
     rows = {code: np.random.default_rng(i).normal(size=(400, 6)) for i, code in enumerate(("de", "en", "fr"))}
     bias = measure_language_bias(rows, {code: np.arange(400) // 200 for code in rows})
     assert bias.chance == pytest.approx(200 / 1000) and bias.imbalance < 0.05

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from st_xlret import CalibrationLayer, VectorCalibration, fit_calibration
 from st_xlret.calibration.steps import Maps
-from tests.calibration.clouds import CODES, clouds, mean_of
+from tests.calibration.clouds import CODES, apply, clouds, mean_of, unit
 
 DOCUMENTS, QUERIES = clouds(), clouds(1, offset=3.0)
-UNIT = {code: rows / np.linalg.norm(rows, axis=1, keepdims=True) for code, rows in DOCUMENTS.items()}
 
 
 def fit(documents: Any = DOCUMENTS, *steps: str, **how: Any) -> VectorCalibration:
@@ -30,11 +29,6 @@ def fit(documents: Any = DOCUMENTS, *steps: str, **how: Any) -> VectorCalibratio
 def maps_of(calibration: VectorCalibration, role: str = "document") -> list[NDArray]:
     count = max(1, len(calibration.languages))
     return [np.column_stack(calibration.dense(role, number)) for number in range(count)]  # type: ignore[arg-type]
-
-
-def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = "") -> NDArray:
-    weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
-    return rows @ weight.T + bias
 
 
 @pytest.mark.parametrize("queries", [None, QUERIES])
@@ -204,7 +198,10 @@ def with_row(number: float) -> dict[str, NDArray]:
         ({"documents": {**DOCUMENTS, "ja": DOCUMENTS["en"][:, :8]}}, r"'ja': \(80, 8\)"),
         ({"documents": {code: rows[:, :3] for code, rows in DOCUMENTS.items()}}, "3 of 3 dimensions"),
         ({"metric": "dot"}, "unit length, not for dot"),
-        ({"metric": "manhattan", "documents": UNIT}, "not for manhattan"),
+        (
+            {"metric": "manhattan", "documents": {code: unit(rows) for code, rows in DOCUMENTS.items()}},
+            "not for manhattan",
+        ),
         ({"steps": ["coral"], "queries_only": True}, "coral"),
         ({"steps": ["shift", "shift"]}, "once"),
         ({"strength": 1.5}, "1.5"),

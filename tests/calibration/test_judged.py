@@ -11,20 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
+from tests.calibration.clouds import CODES, clouds, unit
 
-CODES = ["de", "en", "fr"]
-TOPICS = 40
-LANGUAGES = np.array(CODES * TOPICS)
-
-
-def clouds(noise: float) -> NDArray:
-    """A row for each topic and language; a language has a place of its own."""
-    generator = np.random.default_rng(int(10 * noise))
-    topics, places = np.random.default_rng(0).normal(size=(TOPICS, 1, 12)), 4 * np.eye(12)[: len(CODES)]
-    return (topics + places + noise * generator.normal(size=(TOPICS, len(CODES), 12))).reshape(-1, 12)
-
-
-DOCUMENTS, QUERIES = clouds(0.5), clouds(1.5)
+LANGUAGES = np.tile(CODES, 40)
+DOCUMENTS = np.stack([*clouds(texts=40).values()], axis=1).reshape(-1, 12)
+QUERIES = DOCUMENTS + 1.5 * np.random.default_rng(1).normal(size=DOCUMENTS.shape)
 
 
 def batches(vectors: NDArray) -> Iterator[tuple[list[str], NDArray, list[str]]]:
@@ -39,7 +30,7 @@ def fit(rows: Any = slice(None), **how: Any) -> VectorCalibration:
 @pytest.fixture
 def qrels(tmp_path: Path) -> Path:
     """A query has an answer in each language."""
-    rows = [(query, query // 3 * 3 + other, int(query % 7 > 0)) for query in range(3 * TOPICS) for other in range(3)]
+    rows = [(query, query // 4 * 4 + other, int(query % 7 > 0)) for query in range(160) for other in range(4)]
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
     (tmp_path / "qrels.tsv").write_text("\n".join(lines))
     return tmp_path / "qrels.tsv"
@@ -51,15 +42,14 @@ def test_recall_is_that_of_a_search_of_everything_at_once(qrels: Path, queries_o
     fitted = fit(steps=steps, queries_only=queries_only)
     maps = {strength: fitted.at(strength) for strength in (0.0, 0.6, 1.0)}
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
-    judged = [query for query in range(3 * TOPICS) if query % 7]
+    judged = [query for query in range(160) if query % 7]
     for strength, calibration in maps.items():
-        pool = calibration.transform(DOCUMENTS, "document", LANGUAGES)
-        pool = pool / np.linalg.norm(pool, axis=1, keepdims=True)
+        pool = unit(calibration.transform(DOCUMENTS, "document", LANGUAGES))
         nearest = np.argsort(-calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T, axis=1)[:, :10]
         for half in (0, 1):
             rows: dict[str, list[list[float]]] = {code: [] for code in CODES}
             for query in judged[half::2]:
-                answers = query // 3 * 3 + np.arange(3)
+                answers = query // 4 * 4 + np.arange(4)
                 is_there, is_own = np.isin(answers, nearest[query]), LANGUAGES[answers] == LANGUAGES[query]
                 rows[LANGUAGES[query]].append([is_there.mean(), is_there[is_own].mean(), is_there[~is_own].mean()])
             means = [np.mean(part, axis=0) for part in rows.values()]
@@ -77,7 +67,7 @@ def test_judgements_of_what_is_not_there_are_named(qrels: Path) -> None:
 
     for content, calibration, message in (
         (f"{whole}\nlost\t0\t1", fitted, "query 'lost'"),
-        (whole, without_french, "query '101'"),  # French has no map
+        (whole, without_french, "query '10'"),  # French has no map
         ("0\t0\t1\n1\t1\t0\n", fitted, "has 1 quer"),
     ):
         with pytest.raises(ValueError, match=f"qrels.tsv.*{message}"):

@@ -131,19 +131,6 @@ def measure_tatoeba(
     return accuracy
 
 
-def lsar_calibrations(
-    documents: Mapping[str, Tensor], phrases: Tensor, questions: Any = None
-) -> dict[str, VectorCalibration | None]:
-    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    how: Any = {"phrases": {"mul": phrases}}
-    alone, both = (VectorCalibration.fit(documents, queries_only=only, **how) for only in (True, False))
-    calibrations: dict[str, VectorCalibration | None] = {"raw": None, "queries": alone, "calibrated": both}
-    if questions is not None:
-        calibrations["no phrases"] = VectorCalibration.fit(documents, queries_only=True)
-        calibrations["five questions"] = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how)
-    return calibrations
-
-
 class Embedder:
     """Unit vectors of a model; a text that stands several times is embedded once."""
 
@@ -157,24 +144,34 @@ class Embedder:
         vectors = unit_rows(encode(self.model, list(rows), role=role, **self.options).float())
         return vectors[[rows[text] for text in texts]]
 
-    def phrases(self) -> Tensor:
-        """Vectors of the phrases that join each fit."""
-        return self.texts([text for part in weak_phrases().values() for text in part], "query")
-
     def pool(self, data: RetrievalData) -> tuple[Tensor, Tensor]:
         """Vectors of the questions and of the candidates."""
         return self.texts(full_texts(data.judged), "query"), self.texts(full_texts(data.corpus), "document")
 
 
-def figures_of_pool(embedder: Embedder, given: Arguments) -> dict[str, float]:
+def lsar_calibrations(
+    embedder: Embedder, documents: Mapping[str, Tensor], questions: Any = None
+) -> dict[str, VectorCalibration | None]:
+    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
+    phrases = [text for part in weak_phrases().values() for text in part]
+    how: Any = {"phrases": {"mul": embedder.texts(phrases, "query")}}
+    alone, both = (VectorCalibration.fit(documents, queries_only=only, **how) for only in (True, False))
+    calibrations: dict[str, VectorCalibration | None] = {"raw": None, "queries": alone, "calibrated": both}
+    if questions is not None:
+        calibrations["no phrases"] = VectorCalibration.fit(documents, queries_only=True)
+        calibrations["five questions"] = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how)
+    return calibrations
+
+
+def figures_of_pool(embedder: Embedder, options: Arguments) -> dict[str, float]:
     """The scores of XQuAD-R and Tatoeba for each way."""
-    data, figures = read_lareqa(str(given.pool), context=given.context), dict[str, float]()
+    data, figures = read_lareqa(str(options.pool), context=options.context), dict[str, float]()
     queries, documents = embedder.pool(data)
-    texts = load_tatoeba(given.tatoeba, [*TATOEBA, *FURTHER]) if given.tatoeba else {}
+    texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
     pairs = {code: (embedder.texts(sides[0]), embedder.texts(sides[1])) for code, sides in texts.items()}
     stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
     coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
-    for way, calibration in {**lsar_calibrations(stored, embedder.phrases()), "aligned": coral}.items():
+    for way, calibration in {**lsar_calibrations(embedder, stored), "aligned": coral}.items():
         scores = measure_pool(queries, documents, data, calibration, whole=True)
         figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
         accuracy = {} if way == "aligned" else measure_tatoeba(pairs, calibration)
@@ -194,7 +191,7 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
         others = read_beir(folder, split=other).judged
         of = {code: others.filter(lambda row, code=code: row["language"] == code)["text"] for code in ASKED}
         questions = {code: embedder.texts(texts[:QUESTIONS], "query") for code, texts in of.items()}
-    for way, calibration in lsar_calibrations(by_language(documents, codes), embedder.phrases(), questions).items():
+    for way, calibration in lsar_calibrations(embedder, by_language(documents, codes), questions).items():
         pool = mapped(calibration, documents, "document", codes)
         ranking = search(mapped(calibration, queries, "query", asked), pool, 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
@@ -207,13 +204,13 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
-    (given,) = parse([Arguments], arguments, description=__doc__)
-    embedder, figures = Embedder(given.model, given.precision), dict[str, float]()
-    if pools := [read_lareqa(pool) for pool in given.held_out]:
+    (options,) = parse([Arguments], arguments, description=__doc__)
+    embedder, figures = Embedder(options.model, options.precision), dict[str, float]()
+    if pools := [read_lareqa(pool) for pool in options.held_out]:
         figures["raw held out"] = sum(measure_pool(*embedder.pool(p), p)["map_at_20"] for p in pools) / len(pools)
-    figures |= figures_of_pool(embedder, given) if given.pool else {}
-    figures |= figures_of_questions(embedder, given.asked, given.split) if given.asked else {}
-    write_json(given.output, figures)
+    figures |= figures_of_pool(embedder, options) if options.pool else {}
+    figures |= figures_of_questions(embedder, options.asked, options.split) if options.asked else {}
+    write_json(options.output, figures)
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures
 
