@@ -48,17 +48,10 @@ def record_batches(model, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, in
     return shapes
 
 
-@pytest.mark.parametrize("role", METHODS)
-@pytest.mark.parametrize("batch_size", [1, 2, 1000])
-def test_embeddings_are_those_of_the_host(model, texts, role, batch_size) -> None:
-    embedded = encode(model, texts, role=role, batch_size=batch_size)
-    assert isinstance(embedded, np.ndarray) and embedded.dtype == np.float32
-    np.testing.assert_allclose(embedded, getattr(model, METHODS[role])(texts), atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "options",
     [
+        {},
         {"normalize_embeddings": True},
         {"prompt": "wolf "},
         {"prompt_name": "query"},
@@ -68,12 +61,15 @@ def test_embeddings_are_those_of_the_host(model, texts, role, batch_size) -> Non
         {"output_value": "token_embeddings"},
     ],
 )
-def test_options_of_the_host(model, texts, options) -> None:
-    expected, embedded = model.encode(texts, **options), encode(model, texts, batch_size=1, **options)
-    assert type(embedded) is type(expected) and len(embedded) == len(texts)
-    for ours, host in zip(embedded, expected, strict=True):
-        assert ours.shape == host.shape and ours.dtype == host.dtype
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(host), atol=1e-6)
+@pytest.mark.parametrize("role", METHODS)
+def test_embeddings_and_options_are_those_of_the_host(model, texts, role, options) -> None:
+    expected = getattr(model, METHODS[role])(texts, **options)
+    for batch_size in (1, 2, 1000):
+        embedded = encode(model, texts, role=role, batch_size=batch_size, **options)
+        assert type(embedded) is type(expected) and len(embedded) == len(texts)
+        for ours, host in zip(embedded, expected, strict=True):
+            assert ours.shape == host.shape and ours.dtype == host.dtype
+            np.testing.assert_allclose(np.asarray(ours), np.asarray(host), atol=1e-6)
 
 
 def test_one_text_no_text_and_options_that_the_model_does_not_take(model) -> None:
@@ -136,21 +132,18 @@ def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None
         torch.testing.assert_close(vector, states[-1 if layer is None else layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("layer", [1, 2, -1])
-def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was(layer) -> None:
+def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() -> None:
     model = transformer().train()
     expected, config, unpad = model.encode(["sun"]), model[0].model.config.to_dict(), model[0].unpad_inputs
     model.train()
-    try:
-        with at_layer(model, layer, "model") as part:
-            np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
-    except ValueError as error:
-        assert layer != 1 and f"layer={layer}" in str(error)
+    with at_layer(model, 1, "model") as part:
+        np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
     assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (config, unpad, True)
     with at_layer(model, None) as part:
         assert part is model
-    with pytest.raises(ValueError, match="StaticEmbedding"), at_layer(static(), 1):
-        pass
+    for without_layer, layer in ((model, 2), (model, -1), (static(), 1)):
+        with pytest.raises(ValueError, match=f"layer={layer}"), at_layer(without_layer, layer, "model"):
+            pass
 
 
 ROWS = np.random.default_rng(0).standard_normal((23, 5)).astype(np.float32)
@@ -179,22 +172,18 @@ def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
     torch.testing.assert_close(scores, expected[0])  # a product of another shape rounds otherwise
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped_and_a_second_embeds_nothing(tmp_path) -> None:
+def test_missing_and_damaged_shards_are_embedded_again_and_no_others(tmp_path) -> None:
     with pytest.raises(KeyboardInterrupt):
         kept_in(tmp_path, [], stop_after=2)
-    again: list[slice] = []
-    for _ in range(2):
-        assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and len(again) == 3
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda file: file[:-40], lambda file: file[:130] + bytes([file[130] ^ 1]) + file[131:]]
-)
-def test_a_damaged_shard_is_made_again(tmp_path, damage) -> None:
-    kept_in(tmp_path, [])
-    shard, again = tmp_path / "000001.npy", []
-    shard.write_bytes(damage(shard.read_bytes()))
-    assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and again == [slice(5, 10)]
+    for embedded_again in (3, 0):
+        again: list[slice] = []
+        assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and len(again) == embedded_again
+    shard = tmp_path / "000001.npy"
+    content = shard.read_bytes()
+    for damaged in (content[:-40], content[:130] + bytes([content[130] ^ 1]) + content[131:]):
+        shard.write_bytes(damaged)
+        again = []
+        assert np.array_equal(kept_in(tmp_path, again)[:], HALVES) and again == [slice(5, 10)]
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e6])

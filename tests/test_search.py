@@ -39,29 +39,19 @@ def assert_sorted(queries: np.ndarray, corpus: np.ndarray, k: int, found: tuple[
     np.testing.assert_array_equal(found[0].numpy(), scores)
 
 
-@pytest.mark.parametrize("k", [1, 7, 40, 203])
-@pytest.mark.parametrize(("block", "queries_at_once"), [(1, 100), (5, 4), (32, 1), (64, 100), (1000, 100)])
-@pytest.mark.parametrize("sizes", [[203], [0, 100, 0, 3, 100]])
+@pytest.mark.parametrize("k", [1, 30, 203])
+@pytest.mark.parametrize("rows", [1, 2, 8, 9, 40])
+@pytest.mark.parametrize(("block", "queries_at_once"), [(1, 100), (5, 4), (32, 1), (130, 100), (1000, 100)])
 def test_top_k_is_a_stable_sort(
-    k: int, block: int, queries_at_once: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+    k: int, rows: int, block: int, queries_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_blocks(monkeypatch, block, queries_at_once)
-    queries, corpus = small_integers(9, 3, seed=1), small_integers(203, 3, seed=2)
-    chunks = np.split(corpus, np.cumsum(sizes)[:-1])
-    assert_sorted(queries, corpus, k, top_k(queries, corpus if len(chunks) == 1 else iter(chunks), k))
-
-
-@pytest.mark.parametrize("k", [1, 30, 100])
-@pytest.mark.parametrize("rows", [1, 2, 8, 9, 40])
-def test_later_blocks_that_are_all_better_all_worse_or_equal(
-    k: int, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    set_blocks(monkeypatch, 130)
-    generator = np.random.default_rng(k)
-    rising = np.arange(500, dtype=np.float32)[:, None]
-    for corpus in (rising, rising[::-1].copy(), np.ones_like(rising), generator.permutation(rising)):
-        queries = generator.integers(-2, 3, size=(rows, 1)).astype(np.float32)
+    rising = np.arange(203, dtype=np.float32)[:, None]
+    any_order = np.random.default_rng(k).permutation(rising)
+    for corpus in (small_integers(203, 3, seed=2), rising, rising[::-1].copy(), np.ones_like(rising), any_order):
+        queries = small_integers(rows, corpus.shape[1], seed=k)
         assert_sorted(queries, corpus, k, top_k(queries, corpus, k))
+        assert_sorted(queries, corpus, k, top_k(queries, iter(np.split(corpus, [0, 100, 100, 103])), k))
 
 
 def test_zero_and_negative_zero_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +93,6 @@ def test_memory_mapped_shards_read_only_arrays_and_tensors_that_need_gradients(t
         (torch.ones(1, 2), iter([torch.ones(2, 2), torch.ones(1, 2)]), 4, "k=4.*3 rows"),
         (torch.tensor([[1.0], [float("inf")]]), torch.ones(3, 1), 1, "queries row 1"),
         (torch.ones(1, 1), [torch.ones(3, 1), torch.tensor([[1.0], [float("nan")]])], 1, "corpus row 4"),
-        (torch.full((1, 2), 1e30), torch.full((3, 2), 1e30), 1, "overflow"),
         (torch.full((1, 1), -1e30), torch.tensor([[0.0], [1e30]]), 2, "overflow"),
         (torch.tensor([[1e30, -1e30]]), torch.full((3, 2), 1e30), 1, "overflow"),
     ],
@@ -118,15 +107,14 @@ def test_unit_rows_have_length_one_whatever_their_size() -> None:
     torch.testing.assert_close(unit_rows(rows), torch.tensor([[0.5**0.5] * 2] * 6 + [[0.0] * 2]))
 
 
-@pytest.mark.parametrize("bounds", [[0, 60], [0, 1, 59, 60], [0, 3, 6, 9, 60]])
-def test_shards_merge_into_the_whole(bounds: list[int]) -> None:
+def test_shards_merge_into_the_whole() -> None:
     queries, corpus = small_integers(8, 3, seed=1), small_integers(60, 3, seed=2)
-    parts = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
-        scores, rows = top_k(queries, corpus[start:end], min(7, end - start))
-        parts.append((scores, rows + start))
-    scores, indices = (torch.cat(each, dim=1) for each in zip(*parts[::-1], strict=True))
-    assert_sorted(queries, corpus, 7, merge_top_k(scores, indices, 7))
+    scores, indices = [], []
+    for start, end in ((6, 60), (0, 1), (1, 6)):
+        best, rows = top_k(queries, corpus[start:end], min(7, end - start))
+        scores.append(best)
+        indices.append(rows + start)
+    assert_sorted(queries, corpus, 7, merge_top_k(torch.cat(scores, dim=1), torch.cat(indices, dim=1), 7))
 
 
 # Mining
@@ -134,30 +122,23 @@ def test_shards_merge_into_the_whole(bounds: list[int]) -> None:
 
 def naive_mining(source: Any, target: Any, k: int, margin: str) -> Pairs:
     x, y = (np.asarray(side, dtype=np.float64) for side in (source, target))
-    cosine = [[float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b))) for b in y] for a in x]
-
-    def nearest(similarities: list[float]) -> list[int]:
-        return sorted(range(len(similarities)), key=lambda other: (-similarities[other], other))[:k]
-
-    columns = [[row[j] for row in cosine] for j in range(len(y))]
-    forward, backward = [nearest(row) for row in cosine], [nearest(column) for column in columns]
-    counted = [[max(cos, 0.0) if margin == "ratio" else cos for cos in row] for row in cosine]
-    forward_mean = [sum(counted[i][j] for j in near) / len(near) for i, near in enumerate(forward)]
-    backward_mean = [sum(counted[i][j] for i in near) / len(near) for j, near in enumerate(backward)]
-
-    def score(i: int, j: int) -> float:
-        mean = (forward_mean[i] + backward_mean[j]) / 2
-        cos = cosine[i][j]
-        return {"ratio": cos / mean, "distance": cos - mean, "absolute": cos, "csls": 2 * cos - 2 * mean}[margin]
-
-    candidates = [max((score(i, j), i, -j) for j in near) for i, near in enumerate(forward)]
-    candidates += [max((score(i, j), -i, -j) for i in near) for j, near in enumerate(backward)]
+    cosine = (x @ y.T) / (np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(y, axis=1))
+    forward, backward = (np.argsort(-side, axis=1, kind="stable")[:, :k] for side in (cosine, cosine.T))
+    counted = np.maximum(cosine, 0.0) if margin == "ratio" else cosine
+    forward_mean = [counted[i, near].mean() for i, near in enumerate(forward)]
+    backward_mean = [counted[near, j].mean() for j, near in enumerate(backward)]
+    mean = np.add.outer(forward_mean, backward_mean) / 2
+    score = {"ratio": cosine / mean, "distance": cosine - mean, "absolute": cosine, "csls": 2 * cosine - 2 * mean}[
+        margin
+    ]
+    candidates = [min((-score[i, j], i, j) for j in near) for i, near in enumerate(forward)]
+    candidates += [min((-score[i, j], i, j) for i in near) for j, near in enumerate(backward)]
     used_source, used_target, pairs = set(), set(), []
-    for value, i, j in sorted(((v, abs(i), abs(j)) for v, i, j in candidates), key=lambda c: (-c[0], c[1], c[2])):
+    for negative, i, j in sorted(candidates):
         if i not in used_source and j not in used_target:
             used_source.add(i)
             used_target.add(j)
-            pairs.append((value, i, j))
+            pairs.append((-negative, i, j))
     return pairs
 
 
@@ -242,17 +223,15 @@ def test_rows_on_disk_give_the_pairs_of_rows_in_memory(approximate: bool) -> Non
 
 def test_an_approximate_search_finds_most_pairs() -> None:
     source, target = bitext(3_000, 1_000, 32, 0.5, seed=6)
-    exact, found = ({*rows_of(mine_pairs(source, target, approximate=how))} for how in (False, True))
-    assert len(exact & found) > 0.95 * len(exact)
+    exact, near = ({*rows_of(mine_pairs(source, target, approximate=approximate))} for approximate in (False, True))
+    assert len(exact & near) > 0.95 * len(exact)
 
 
 @pytest.mark.parametrize("approximate", [False, True])
 @pytest.mark.parametrize(
     ("source", "target", "options", "named"),
     [
-        (torch.ones(2, 3), torch.ones(2, 4), {}, r"\(2, 3\).*\(2, 4\)"),
         (OnDisk(torch.rand(3)), torch.ones(2, 4), {}, r"source.*\(3,\)"),
-        (torch.ones(2, 3), torch.ones(2, 3), {"k": 0}, "k=0"),
         (torch.ones(2, 3), torch.ones(2, 3), {"margin": "rato"}, "rato"),
         (torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]), {}, "target row 2"),
     ],
