@@ -47,7 +47,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         self.drop_last, self.in_turn, self.ranks = True, in_turn, get_world_size()
         sizes = [len(sampler) for sampler in batch_samplers]
         weights = np.array(sizes if ratios is None else ratios, dtype=np.float64)
-        self.probabilities = weights / weights.sum()
+        self.probabilities = weights / np.abs(weights).sum()  # negative ones stay so, and NumPy refuses them
         self._seeds = [getattr(sampler, "seed", None) or 0 for sampler in batch_samplers]
         self.batches = max(1, (sizes[-1] if in_turn else sum(sizes)) // self.ranks) * (len(sizes) if in_turn else 1)
 

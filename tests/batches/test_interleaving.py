@@ -84,6 +84,6 @@ def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> Non
     sampler = DefaultBatchSampler(SequentialSampler(dataset), batch_size=8, drop_last=True)
     with pytest.raises(ValueError, match="data set 0"):
         list(InterleavedBatchSampler(ConcatDataset([dataset]), [sampler], ratios=[1]))
-    for ratios in ([1, 2], [1, -1, 1], [0, 0, 0]):
+    for ratios in ([1, 2], [1, -1, 1], [-1, -1, -1], [0, 0, 0]):
         with pytest.raises(ValueError):
             list(interleaved(ratios=ratios))
