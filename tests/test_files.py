@@ -22,9 +22,7 @@ class Model:
 
     def __init__(self, content: str = "new", error: BaseException | None = None) -> None:
         self.content, self.error = content, error
-
-    def children(self) -> tuple[()]:
-        return ()
+        self.children = list
 
     def save_pretrained(self, path: str) -> None:
         (Path(path) / "modules.json").write_text(json.dumps([{"type": self.content, "path": ""}]))
@@ -71,13 +69,12 @@ def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
 def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str) -> None:
     (saved / name).parent.mkdir(exist_ok=True)
     (saved / name).write_text("years of work")
-    for save in (lambda: save_model(Model(), saved, overwrite=True), lambda: check_output_directory(saved, True)):
-        with pytest.raises(FileExistsError, match=name.partition("/a")[0]):
-            save()
+    with pytest.raises(FileExistsError, match=name.partition("/a")[0]):
+        save_model(Model(), saved, overwrite=True)
     assert (saved / name).read_text() == "years of work" and content_of(saved) == "old"
 
 
-def test_an_output_folder_holds_no_input(saved: Path) -> None:
+def test_an_output_folder_holds_no_input_and_a_saved_model(saved: Path) -> None:
     for source in (saved, saved / "modules.json"):
         with pytest.raises(FileExistsError, match="is read"):
             save_model(Model(), saved, overwrite=True, inputs=[None, "hub/model", str(source)])
@@ -86,23 +83,23 @@ def test_an_output_folder_holds_no_input(saved: Path) -> None:
         save_model(Model(), saved, overwrite=True)
 
 
-def test_an_output_file_is_new_or_ours(tmp_path: Path) -> None:
+def test_an_output_file_is_new_or_ours_and_no_input(tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
 
-    def write(text: str, **how: Any) -> None:
-        with atomic_file(file, ours=r'\{"score', **how) as part:
-            part.write_text(text)
+    def write(number: int, **inputs: Any) -> None:
+        with atomic_file(file, ours=r'\{"score', **inputs) as part:
+            part.write_text(f'{{"score": {number}}}')
 
     file.write_text("mine")
     with pytest.raises(FileExistsError, match="scores.json"):
-        write('{"score": 1}')
+        write(1)
     assert file.read_text() == "mine"
     file.unlink()
     for number in (1, 2):
-        write(f'{{"score": {number}}}')
+        write(number)
     for source in (file, tmp_path):
         with pytest.raises(FileExistsError, match=f"what is read, {source}"):
-            write('{"score": 3}', inputs=[source])
+            write(3, inputs=[source])
     assert file.read_text() == '{"score": 2}'
 
 
@@ -123,8 +120,7 @@ def test_an_error_leaves_nothing_and_loses_nothing(saved: Path, error: BaseExcep
 
 
 def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename = Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT])
-    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "rename", Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT]))
     with pytest.raises(OSError, match="a bad disk"):
         save_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
@@ -158,11 +154,7 @@ def test_of_a_link_the_target_is_written_and_no_pipe(saved: Path) -> None:
 
 
 def test_json_of_arrays_paths_and_missing_values(tmp_path: Path) -> None:
-    content = {"accuracy": np.float32(0.5), "loss": torch.tensor(2.0), "by_language": np.array([1, 2])}
-    content |= {"undefined": [float("nan"), np.float64("inf"), torch.tensor(float("nan"))], "path": Path("a"), "ελ": 1}
-    path = write_json(tmp_path / "a.json", content)
-    written = {"accuracy": 0.5, "loss": 2.0, "by_language": [1, 2], "undefined": [None] * 3, "path": "a", "ελ": 1}
+    content = {"loss": torch.tensor(2.0), "counts": np.array([1, 2]), "path": Path("a"), "ελ": np.float32(0.5)}
+    path = write_json(tmp_path / "a.json", content | {"undefined": [float("nan"), torch.tensor(float("inf"))]})
+    written = {"loss": 2.0, "counts": [1, 2], "path": "a", "ελ": 0.5, "undefined": [None] * 2}
     assert path.read_text(encoding="utf-8") == json.dumps(written, indent=2, ensure_ascii=False) + "\n"
-    with pytest.raises(TypeError, match="object"):
-        write_json(path, {"a": object()})
-    assert "ελ" in path.read_text(encoding="utf-8")

@@ -40,24 +40,13 @@ def test_an_unknown_option_and_a_list_that_is_given_twice_are_named(words: list[
         parse([Options], words)
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [
-        ("count: many", "count"),
-        ("mode: medium", "medium"),
-        ("count: [1, 2]", "2"),
-        ("counts: 1", "counts"),
-        ("- 1", "options.yaml"),
-        ("a: [", "options.yaml"),
-    ],
-)
-def test_what_does_not_fit_in_a_file_is_named(
-    content: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "options.yaml").write_text(content, encoding="utf-8")
-    with pytest.raises((SystemExit, ValueError)) as caught:
-        parse([Options], [str(tmp_path / "options.yaml")])
-    assert named in f"{caught.value}{capsys.readouterr().err}"
+def test_what_does_not_fit_in_a_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = {"count: many": "count", "mode: medium": "medium", "count: [1, 2]": "2", "counts: 1": "counts"}
+    for content, named in (lines | {"- 1": "options.yaml", "a: [": "options.yaml"}).items():
+        (tmp_path / "options.yaml").write_text(content, encoding="utf-8")
+        with pytest.raises((SystemExit, ValueError)) as caught:
+            parse([Options], [str(tmp_path / "options.yaml")])
+        assert named in f"{caught.value}{capsys.readouterr().err}"
 
 
 def test_words_before_the_first_option_get_names() -> None:
