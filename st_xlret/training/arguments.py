@@ -28,11 +28,6 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
             often models that keep most of what both can do (Wortsman et al., CVPR 2022).
         joint: Each step sums the losses of one batch of every data set. Default: each batch is of one, drawn at random.
-
-    Example:
-        >>> args = CrossLingualTrainingArguments("runs/ccp", max_steps=1000, precision="fp32", use_cpu=True)
-        >>> args.bf16, args.keep_trained
-        (False, 1.0)
     """
 
     multi_dataset_batch_sampler: str | None = option(  # type: ignore[assignment]

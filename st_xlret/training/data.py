@@ -102,16 +102,15 @@ class Words(Pairs):
         files = [file for file in files if all(match_language(code, wanted) for code in languages_in_name(file))]
         if not files:
             raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
-        dictionaries = [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files]
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
             lists = dict(map(read_stop_words, self.stop_words))
-            for code in {code for file in files for code in languages_in_name(file)} - lists.keys():
-                lists[code] = stop_words(code)
-        report = Report()
+            codes = {code for file in files for code in languages_in_name(file)} - lists.keys()
+            lists |= {code: stop_words(code) for code in codes}
+        report, counts = Report(), dict[str, dict[str, int]]()
         samples = build_word_samples(
             pairs,
-            dictionaries,
+            [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files],
             model.tokenizer,
             max_seq_length=args.train_seq_length or int(model.max_seq_length or 0),
             samples_per_pair=self.samples_per_pair,
@@ -119,7 +118,6 @@ class Words(Pairs):
             stop_words_by_language=lists,
             report=report,
         )
-        counts: dict[str, dict[str, int]] = {}
         for (code, what), count in report.items():
             counts.setdefault(code, {})[what] = count
         return samples, counts

@@ -26,19 +26,17 @@ class LossStateCallback(TrainerCallback):
     """Closes what the host leaves open for losses with parameters and buffers of their own.
 
     [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer] has it; give it to the host's own Trainer as a callback. A run
-    is refused that would train nothing of the encoder, not all of the losses, or another model. Heads, batch
-    statistics, toggles and banks are written to `loss_state.safetensors` in every checkpoint and restored on resume. At
-    the start all ranks take rank 0's loss state, and before each optimizer step the gradients of loss-owned parameters
-    are averaged over ranks and clipped to `max_grad_norm`.
+    is refused that would train nothing of the encoder, not all of the losses, or another model; so are FSDP, DeepSpeed,
+    and fp16 in several processes, which lose parameters of the losses. Heads, batch statistics, toggles and banks are
+    written to `loss_state.safetensors` in every checkpoint and restored on resume. At the start all ranks take rank 0's
+    loss state, and before each optimizer step the gradients of loss-owned parameters are averaged over ranks and
+    clipped to `max_grad_norm`.
 
     Args:
         losses: The loss, or all losses of the run: a sequence, or the mapping given to the Trainer.
         resume_from: The checkpoint to resume, if it is not in the output folder of this run.
         options: What the run is made of, as JSON has it; kept in the metadata of the file.
         keep: Checkpoints to keep besides the best one, of those with a loss state. None: the host removes them.
-
-    Raises:
-        ValueError: With FSDP, DeepSpeed, or fp16 in several processes, which lose parameters of the losses.
 
     Example:
         >>> from st_xlret.losses import CCPLoss
@@ -150,9 +148,9 @@ def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
 
 def complete_checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first: the state of the losses is their last file."""
-    paths = [file.parent for file in folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")]
-    steps = {step: path for path in paths if (step := path.name.partition("-")[2]).isdecimal()}
-    return [steps[step] for step in sorted(steps, key=int)]
+    files = folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")
+    steps = {int(step): file.parent for file in files if (step := file.parent.name.partition("-")[2]).isdecimal()}
+    return [steps[step] for step in sorted(steps)]
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:

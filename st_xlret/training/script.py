@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -50,9 +50,7 @@ class TrainingArguments(CrossLingualTrainingArguments):
 
     _argument_group_name = "training (the host's options, and a few more)"
 
-    output_dir: str = field(
-        metadata={"help": "Folder for the model, checkpoints, results.json and the curves, training.png."}
-    )
+    output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results.json and training.png."})
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
     num_train_epochs: float | None = option(None, "Passes over the data, in place of --max_steps.")  # type: ignore[assignment]
     per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
@@ -111,38 +109,27 @@ class Run:
 
     def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The keyword arguments of a loss: the defaults, or fields of them, changed by `--loss_options`."""
-        changes = self._losses.pop(name, {})
-        for key in defaults.keys() & changes.keys():
-            default, change = defaults[key], changes[key]
-            if isinstance(change, dict):
-                changes[key] = replace(default, **change) if is_dataclass(default) else default | change  # type: ignore[type-var]
-        return {**defaults, **changes}
+        options = {**defaults, **(changes := self._losses.pop(name, {}))}
+        for key in [key for key in defaults if isinstance(changes.get(key), dict)]:
+            default: Any = defaults[key]
+            options[key] = replace(default, **changes[key]) if is_dataclass(default) else default | changes[key]
+        return options
 
     def train_and_save(
-        self,
-        trainer: CrossLingualTrainer,
-        about: Mapping[str, Any],
-        *,
-        tag: str,
-        evaluators: Any = (),
-        test: Any = None,
+        self, trainer: CrossLingualTrainer, about: dict[str, Any], *, tag: str, evaluators: Any = (), test: Any = None
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure, save, and show how to use the model.
 
-        Evaluators (None is left out) measure the model before and after it, `test` the finished one. `about` are
+        Evaluators (None is left out) measure the model before and after it, `test` the finished one. `about` has
         further entries of `results.json`, whose content is returned; `tag` is one of the card.
         """
         if self._losses:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
         args, is_first, repository = self.args, trainer.is_world_process_zero(), None
         if self._push and is_first:
-            repository = Repository(
-                args.hub_model_id or self.output.resolve().name,
-                token=self._token,
-                private=args.hub_private_repo,
-                revision=args.hub_revision,
-                overwrite=args.overwrite,
-            )
+            place: Any = {"token": self._token, "private": args.hub_private_repo, "revision": args.hub_revision}
+            name = args.hub_model_id or self.output.resolve().name
+            repository = Repository(name, overwrite=args.overwrite, **place)
         model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
         trainer.loss_state.options, trainer.loss_state.keep = self.options, args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
@@ -163,8 +150,8 @@ class Run:
             return results
         if evaluators:
             results |= {"held_out_before": before, "held_out": (after := held_out_scores(evaluators, model))}
-            for name in (name for name in after if name.endswith(("accuracy", "mrr@10"))):
-                print(f"held-out {name}: {before[name]:.4f} before training, {after[name]:.4f} after")
+            for score in (score for score in after if score.endswith(("accuracy", "mrr@10"))):
+                print(f"held-out {score}: {before[score]:.4f} before training, {after[score]:.4f} after")
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -77,23 +77,19 @@ def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
 @contextmanager
 def layers_with(model: nn.Module, *, dropout: float | None = None, attention: str | None = None) -> Iterator[None]:
     """A context in which an encoder has another dropout, or another of the host's attentions; None changes nothing."""
-    before: list[tuple[nn.Module, str, float]] = []
-    for module in model.modules() if dropout is not None else ():
-        # Attention has its dropout as a number.
-        names = ["p"] if isinstance(module, nn.Dropout) else [name for name in vars(module) if "dropout" in name]
-        before += [(module, name, old) for name in names if type(old := getattr(module, name)) in (int, float)]
-    transformers = list(transformers_of(model)) if attention else []
-    try:
-        for module, name, _ in before:
-            setattr(module, name, dropout)
-        for transformer in transformers:
+    with ExitStack() as take_back:
+        for module in model.modules() if dropout is not None else ():
+            # Attention has its dropout as a number.
+            names = ["p"] if isinstance(module, nn.Dropout) else [name for name in vars(module) if "dropout" in name]
+            for name in names:
+                if type(share := getattr(module, name)) in (int, float):
+                    take_back.callback(setattr, module, name, share)
+                    setattr(module, name, dropout)
+        for transformer in transformers_of(model) if attention else ():
+            usual: Any = transformer.get_correct_attn_implementation(None)
+            take_back.callback(transformer.set_attn_implementation, usual)
             transformer.set_attn_implementation(attention)  # type: ignore[arg-type]
         yield
-    finally:
-        for module, name, old in before:
-            setattr(module, name, old)
-        for transformer in transformers:
-            transformer.set_attn_implementation(transformer.get_correct_attn_implementation(None))
 
 
 def trainable_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -40,7 +40,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     Columns of queries and of documents (`query`, `positive`, `negative_1`) get the model's prompts and routes.
 
     Each log line has `loss_<name>`, the mean of each loss, and `trainer.state.num_input_tokens_seen` counts the tokens
-    of all ranks without padding. A loss or a weight that is not finite stops the run before it reaches a checkpoint.
+    of all ranks without padding. A loss or a weight that is not finite stops the run, by a `FloatingPointError`, before
+    it reaches a checkpoint.
 
     Args:
         model: The encoder; or `model_init`, a function that makes one for each training, as a search needs.
@@ -50,10 +51,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         loss: A loss, or one for each data set; or functions of the model that make them, which `model_init` needs.
         callbacks: Further callbacks.
         **kwargs: Further arguments of the host's Trainer.
-
-    Raises:
-        ValueError: If a data set lacks a column that its loss reads.
-        FloatingPointError: In training, if a loss or a weight is not finite.
 
     Example:
         >>> from st_xlret import CCPLoss
@@ -133,12 +130,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             return super().get_multi_dataset_batch_sampler(*arguments)
         losses = [self._own_loss_of(part) for part in dataset.datasets]
         ratios = [1.0 if own is None else own.ratio for own in losses]
-        if any(losses) and (chosen is None or {*ratios} != {1.0}):
-            return InterleavedBatchSampler(*arguments, ratios=ratios)
+        by_size = chosen is not None and {*ratios} == {1.0}
         # The host's sampler gives ranks different data sets, and losses that gather would wait forever.
-        at_once = any(losses) and self.args.world_size > 1
-        sampler: Any = InterleavedBatchSampler if at_once else ProportionalBatchSampler
-        return sampler(*arguments)
+        if any(losses) and (not by_size or self.args.world_size > 1):
+            return InterleavedBatchSampler(*arguments, ratios=None if by_size else ratios)
+        return ProportionalBatchSampler(*arguments)
 
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):

@@ -56,6 +56,15 @@ class Recorder(TrainerCallback):
         self.weights.append({name: p.detach().clone() for name, p in self.parameters.items()})
 
 
+def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
+
+
+def changed(before: dict[str, Tensor], module: torch.nn.Module) -> list[str]:
+    """The names of the weights that are others than before."""
+    return [name for name, tensor in module.state_dict().items() if not torch.equal(tensor, before[name])]
+
+
 def arguments(folder: Path, **changed: Any) -> CrossLingualTrainingArguments:
     options: dict[str, Any] = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "precision": "fp32"}
     options |= {"report_to": "none", "disable_tqdm": True, "use_cpu": True}

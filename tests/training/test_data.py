@@ -26,18 +26,17 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path(write_jsonl(tmp_path / "questions.jsonl", PASSAGES))
 
 
-def load(source: Path, *, model: str | None = None, args: Any = None, **options: Any) -> Any:
-    args = args or SimpleNamespace(seed=0, output_dir=str(source.parent), resume=False)
+def load(source: Path, *, model: str | None = None, resume: bool = False, **options: Any) -> Any:
+    args: Any = SimpleNamespace(seed=0, output_dir=str(source.parent), resume=resume)
     return Questions(retrieval=[str(source)], **options).load_questions(model, args)
 
 
 def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
     def test_set(name: str, texts: list[str]) -> str:
-        about = {"metadata": {"language": "en"}}
-        write_jsonl(tmp_path / name / "corpus.jsonl", [{"_id": "p", "text": "p", **about}])
-        rows = [{"_id": str(i), "text": text, **about} for i, text in enumerate(texts)]
-        write_jsonl(tmp_path / name / "queries.jsonl", rows)
-        lines = "".join(f"{i}\tp\t1\n" for i in range(len(texts)))
+        rows = [{"_id": str(i), "text": text, "metadata": {"language": "en"}} for i, text in enumerate(texts)]
+        for part in ("corpus", "queries"):
+            write_jsonl(tmp_path / name / f"{part}.jsonl", rows)
+        lines = "".join(f"{i}\t{i}\t1\n" for i in range(len(texts)))
         write_text(tmp_path / name / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{lines}")
         return str(tmp_path / name)
 
@@ -74,8 +73,7 @@ def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
 
     monkeypatch.setattr(data_module, "mine_negatives", mine)
     for resume, expected in ((False, "wrong 1"), (True, "wrong 1"), (False, "wrong 2")):
-        args = SimpleNamespace(seed=0, output_dir=str(tmp_path), resume=resume)
-        assert load(questions, model="m", args=args, hard_negatives=2)[0][0]["negative_1"] == expected
+        assert load(questions, model="m", resume=resume, hard_negatives=2)[0][0]["negative_1"] == expected
     assert mined == ["m", "m"]
 
 
@@ -88,7 +86,7 @@ def test_mined_negatives_are_passages_of_other_questions(tmp_path: Path) -> None
     assert set(found["negative_1"]) <= set(texts[30:]) and set(found["language"]) == {"en"}
 
 
-def test_some_questions_are_held_out_or_excluded(tmp_path: Path, questions: Path) -> None:
+def test_some_questions_and_pairs_are_held_out_or_excluded(tmp_path: Path, questions: Path) -> None:
     many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
     source = Path(write_jsonl(tmp_path / "many.jsonl", many))
     rest, evaluator = load(source, evaluation_questions=10, hard_negatives=1)
@@ -97,23 +95,19 @@ def test_some_questions_are_held_out_or_excluded(tmp_path: Path, questions: Path
     (tmp_path / "test.txt").write_text("question 3\nanswer 5\n")
     rest, evaluator = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
     assert {row["query"] for row in many} - set(rest["query"]) == {"question 3", "question 5"} and evaluator is None
+    file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
+    rest, of_pairs = Pairs(pairs=[file], evaluation_pairs=5).load_pairs(0)
+    assert rest is not None and of_pairs is not None and 0 < len(rest) < 60
+    assert Pairs(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
+    assert Pairs().load_pairs(0) == (None, None)
 
 
 def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:
     args: Any = SimpleNamespace(seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1)
     data = Answers(retrieval=[str(questions)], context=True)
-    rows, evaluator = data.load_answers(args, "en", 1, 0)
-    assert rows is not None and len(rows) == 1 and evaluator is None
+    for steps, count in ((1, 1), (-1, 2)):  # or whole epochs
+        args.max_steps = steps
+        rows, evaluator = data.load_answers(args, "en", 1, 0)
+        assert rows is not None and len(rows) == count and evaluator is None
+        assert all(text.count(". ") == 2 for text in rows["positive"])
     assert data.load_answers(args, "en", 0, 0) == (None, None) == Answers().load_answers(args, "en", 1, 0)
-    args.max_steps = -1  # whole epochs
-    rows, _ = data.load_answers(args, "en", 1, 0)
-    assert rows is not None and len(rows) == 2 and all(text.count(". ") == 2 for text in rows["positive"])
-
-
-def test_held_out_pairs_are_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
-    rest, evaluator = Pairs(pairs=[file], evaluation_pairs=5).load_pairs(0)
-    assert rest is not None and evaluator is not None and 0 < len(rest) < 60
-    assert Pairs(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
-    assert Pairs().load_pairs(0) == (None, None)

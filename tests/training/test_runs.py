@@ -15,73 +15,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.training import LOSS_STATE_FILE
-from tests.training.runs import KINDS, Recorder, run_of
-
-
-def final_state(trainer: Any) -> dict[str, Tensor]:
-    owned = {f"{name}/{k}": v for name, loss in trainer.loss.items() for k, v in loss.owned_state().items()}
-    return {k: v.clone() for k, v in (trainer.model.state_dict() | owned).items()}
-
-
-@pytest.mark.parametrize(
-    ("kind", "steps", "options"),
-    [
-        ("ccp", 44, {}),
-        ("ccp", 24, {"scope": "per_language", "gradient_accumulation_steps": 2}),
-        ("msm", 8, {"gradient_accumulation_steps": 2}),
-        ("ml-ctl", 8, {}),
-        ("joint", 6, {}),
-        ("joint", 4, {"gradient_accumulation_steps": 2}),
-    ],
-)
-def test_a_resumed_run_repeats_the_uninterrupted_one(
-    kind: str, steps: int, options: dict[str, Any], tmp_path: Path
-) -> None:
-    options = {"max_steps": steps, "save_strategy": "steps", "save_steps": steps // 2, **options}
-    whole, recorded = run_of(kind, tmp_path, **options)
-    whole.train()
-    resumed, repeated = run_of(kind, tmp_path, seed=7, **options)
-    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{steps // 2}"))
-    next_steps = [entry for entry in recorded.steps if entry[0] >= steps // 2]
-    assert repeated.steps == next_steps and next_steps
-    expected = final_state(whole)
-    for name, tensor in final_state(resumed).items():
-        assert torch.equal(tensor, expected[name]), name
-    if kind == "ccp":
-        # It was a run worth repeating: all three losses, several epochs, a bank that was filled more than once.
-        counts = Counter(name for _, name, _ in next_steps)
-        assert len(counts) == 3 and min(counts.values()) > 2 and whole.state.epoch > 1  # type: ignore[operator]
-        assert len(whole.loss["ccp"].bank) >= 22
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    run_of("ccp", folder, max_steps=2, save_strategy="steps", save_steps=2)[0].train()
-    return folder / "checkpoint-2"
-
-
-def test_a_checkpoint_is_a_plain_model_and_the_losses_state_beside_it(checkpoint: Path) -> None:
-    modules = json.loads((checkpoint / "modules.json").read_text())
-    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
-    assert SentenceTransformer(str(checkpoint), device="cpu").encode(["sun moon"]).shape == (1, 32)
-    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
-        names = set(file.keys())
-    assert {"ccp/bank.keys", "ccp/head.toggle", "ccp/head.norm.running_mean", "mlm/lm_head.bias"} <= names
-    assert not [name for name in names if "/model." in name or name.startswith("pairs/")]
-    assert not list(checkpoint.glob(".*"))
-
-
-def test_the_checkpoint_may_be_in_another_folder_but_has_its_loss_state(checkpoint: Path, tmp_path: Path) -> None:
-    trainer, recorder = run_of("ccp", tmp_path, max_steps=4)
-    trainer.train(resume_from_checkpoint=str(checkpoint))
-    assert len(recorder.steps) == 2
-    shutil.copytree(checkpoint, tmp_path / "checkpoint-2", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
-    with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors"):
-        run_of("ccp", tmp_path, max_steps=4)[0].train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-
-
-# What the host's Trainer does around the losses
+from tests.training.runs import KINDS, Recorder, run_of, state_of
 
 
 def trained(kind: str, folder: Path, **changed: Any) -> tuple[Any, Recorder]:
@@ -92,6 +26,62 @@ def trained(kind: str, folder: Path, **changed: Any) -> tuple[Any, Recorder]:
 
 def values(recorder: Recorder) -> list[tuple[str, float]]:
     return [(name, value) for _, name, value in recorder.steps]
+
+
+def final_state(trainer: Any) -> dict[str, Tensor]:
+    return {f"{name}/{key}": weight for name, loss in trainer.loss.items() for key, weight in state_of(loss).items()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "options"),
+    [
+        ("ccp", 36, {}),
+        ("ccp", 24, {"scope": "per_language", "gradient_accumulation_steps": 2}),
+        ("msm", 4, {"gradient_accumulation_steps": 2}),
+        ("ml-ctl", 6, {}),
+        ("joint", 4, {"gradient_accumulation_steps": 2}),
+    ],
+)
+def test_a_resumed_run_repeats_the_uninterrupted_one(
+    kind: str, steps: int, options: dict[str, Any], tmp_path: Path
+) -> None:
+    options = {"max_steps": steps, "save_strategy": "steps", "save_steps": steps // 2, **options}
+    whole, recorded = trained(kind, tmp_path, **options)
+    resumed, repeated = run_of(kind, tmp_path, seed=7, **options)
+    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{steps // 2}"))
+    next_steps = [entry for entry in recorded.steps if entry[0] >= steps // 2]
+    assert repeated.steps == next_steps and next_steps
+    expected = final_state(whole)
+    for name, tensor in final_state(resumed).items():
+        assert torch.equal(tensor, expected[name]), name
+    if kind == "ccp":
+        # It was a run worth repeating: all three losses, several epochs, a bank that was filled more than once.
+        counts = Counter(name for _, name, _ in next_steps)
+        assert len(counts) == 3 and min(counts.values()) > 1 and whole.state.epoch > 1  # type: ignore[operator]
+        assert len(whole.loss["ccp"].bank) >= 22
+
+
+def test_a_checkpoint_is_a_plain_model_and_the_losses_state_beside_it(tmp_path: Path) -> None:
+    trained("ccp", tmp_path / "run", max_steps=2, save_strategy="steps", save_steps=2)
+    checkpoint = tmp_path / "run" / "checkpoint-2"
+    modules = json.loads((checkpoint / "modules.json").read_text())
+    assert all(module["type"].startswith("sentence_transformers.") for module in modules)
+    assert SentenceTransformer(str(checkpoint), device="cpu").encode(["sun moon"]).shape == (1, 32)
+    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
+        names = set(file.keys())
+    assert {"ccp/bank.keys", "ccp/head.toggle", "ccp/head.norm.running_mean", "mlm/lm_head.bias"} <= names
+    assert not [name for name in names if "/model." in name or name.startswith("pairs/")]
+    assert not list(checkpoint.glob(".*"))
+    # It is resumed from another folder too, but not without the state of the losses.
+    trainer, recorder = run_of("ccp", tmp_path, max_steps=4)
+    trainer.train(resume_from_checkpoint=str(checkpoint))
+    assert len(recorder.steps) == 2
+    shutil.copytree(checkpoint, tmp_path / "checkpoint-2", ignore=shutil.ignore_patterns(LOSS_STATE_FILE))
+    with pytest.raises(FileNotFoundError, match=r"checkpoint-2.loss_state.safetensors"):
+        run_of("ccp", tmp_path, max_steps=4)[0].train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+
+
+# What the host's Trainer does around the losses
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,29 +112,20 @@ def test_gradient_checkpointing(kind: str, tmp_path: Path) -> None:
         torch.testing.assert_close(gradients, others, rtol=1e-2, atol=1e-4)
 
 
-def read_by(trainer: Any) -> list[tuple[str, list[list[int]]]]:
-    """What each loss is given: the ids of the texts of each column; filled while the Trainer runs."""
-    batches: list[tuple[str, list[list[int]]]] = []
-    for name, loss in trainer.loss.items():
-
-        def remember(module: Any, inputs: tuple[Any, ...], name: str = name) -> None:
-            batches.append((name, [column["text_id"].tolist() for column in inputs[0]]))
-
-        loss.register_forward_pre_hook(remember)
-    return batches
-
-
-@pytest.mark.parametrize("kind", ["ccp", "ml-ctl"])
-def test_workers_of_the_data_loader_draw_the_same_windows(kind: str, tmp_path: Path) -> None:
-    read, losses = [], []
+def test_workers_of_the_data_loader_draw_the_same_batches(tmp_path: Path) -> None:
+    read: list[list[list[int]]] = []
+    losses = []
     for workers, persistent in ((0, False), (2, False), (2, True)):
         options = {"dataloader_num_workers": workers, "dataloader_persistent_workers": persistent}
-        trainer, recorder = run_of(kind, tmp_path, max_steps=6, **options)
-        read.append(read_by(trainer))
+        trainer, recorder = run_of("ml-ctl", tmp_path, max_steps=6, **options)
+        read.append([])
+        trainer.loss["words"].register_forward_pre_hook(
+            lambda _, inputs, of_run=read[-1]: of_run.extend(column["text_id"].tolist() for column in inputs[0])
+        )
         trainer.train()
         losses.append(values(recorder))
     # More than one pass over the words: workers that stay meet the next one.
-    assert kind == "ccp" or trainer.state.epoch > 1
-    assert read[0] == read[1] == read[2] and len(read[0]) == 6
+    assert trainer.state.epoch > 1
+    assert read[0] == read[1] == read[2] and len(read[0]) == 12
     # Workers that stay draw one random number fewer per epoch, which dropout and masked words then see.
     assert losses[0] == losses[1]

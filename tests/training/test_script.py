@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,7 @@ from sentence_transformers.sentence_transformer.evaluation import SentenceEvalua
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.options import parse
 from st_xlret.training import CrossLingualTrainer
-from st_xlret.training.data import Pairs
-from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint, made_once
+from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint
 from tests import tiny
 
 
@@ -50,9 +47,8 @@ def test_a_folder_is_not_trained_in_twice(tmp_path: Path) -> None:
         Run(arguments(tmp_path / "other"))
 
 
-@pytest.mark.parametrize("share", [1.0, 0.5])
-def test_a_run_stopped_after_its_last_step_gives_the_same_model(tmp_path: Path, share: float) -> None:
-    steps = {"max_steps": 2, "save_steps": 1, "keep_trained": share}
+def test_a_run_stopped_after_its_last_step_gives_the_same_model(tmp_path: Path) -> None:
+    steps = {"max_steps": 2, "save_steps": 1, "keep_trained": 0.5}
     _, model = run_of(tmp_path, **steps)
     with pytest.raises(SystemExit, match="0"):  # it is finished
         run_of(tmp_path, resume=True)
@@ -67,12 +63,10 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     for file in others:
         file.parent.mkdir()
         file.touch()
-    steps = {"max_steps": 8, "save_steps": 2, "save_total_limit": 2}
-    run_of(tmp_path, **steps, overwrite=not resumes, resume=resumes)
-    assert all(file.is_file() for file in others)
-    assert {path.name for path in tmp_path.glob("checkpoint-[2468]")} == {"checkpoint-6", "checkpoint-8"}
-    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-8"
-    run_of(tmp_path, max_steps=2, save_strategy="no", overwrite=True)
+    run_of(tmp_path, max_steps=6, save_steps=2, save_total_limit=2, overwrite=not resumes, resume=resumes)
+    assert {path.name for path in tmp_path.glob("checkpoint-[246]")} == {"checkpoint-4", "checkpoint-6"}
+    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
+    run_of(tmp_path, max_steps=1, save_strategy="no", overwrite=True)
     assert all(file.is_file() for file in others) and last_checkpoint(tmp_path) is None
 
 
@@ -86,7 +80,6 @@ def test_other_options_are_refused_when_resuming_unless_told(tmp_path: Path) -> 
     steps = {"max_steps": 2, "save_steps": 1}
     run_of(tmp_path, **steps)
     (tmp_path / "results.json").unlink()
-    shutil.rmtree(tmp_path / "checkpoint-2")
     with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
         run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
     told = str(tmp_path / "checkpoint-1")
@@ -110,17 +103,18 @@ def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None
 
 
 def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
-    cases: list[tuple[dict[str, Any], str | None, bool, str]] = [
-        ({"save_steps": 40}, "m", True, "steps"),
-        ({"save_steps": 40, "eval_steps": 20}, "m", True, "steps"),
-        ({"save_steps": 40, "eval_steps": 30}, "m", False, "steps"),
-        ({"save_strategy": "no"}, "m", False, "steps"),
-        ({}, None, False, "no"),
+    cases: list[tuple[dict[str, Any], str | None, bool]] = [
+        ({"save_steps": 40}, "m", True),
+        ({"save_steps": 40, "eval_steps": 20}, "m", True),
+        ({"save_steps": 40, "eval_steps": 30}, "m", False),
+        ({"save_strategy": "no"}, "m", False),
+        ({}, None, False),
     ]
-    for options, metric, best, strategy in cases:
+    for options, metric, best in cases:
         args = arguments(tmp_path, save_total_limit=1, **options)
         keep_best(args, metric)
-        assert (args.load_best_model_at_end, args.eval_strategy, args.metric_for_best_model) == (best, strategy, metric)
+        assert (args.load_best_model_at_end, args.metric_for_best_model) == (best, metric)
+        assert args.eval_strategy == ("steps" if metric else "no")
 
 
 def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,51 +127,31 @@ def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monk
     assert recorded(8, 2) == recorded(4, 4) == recorded(16, 1) != recorded(8, 1, accumulation=2)
 
 
-def test_what_is_made_once_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
-    for keep, expected in ((True, "first"), (True, "first"), (False, "second")):
-        folder = made_once(tmp_path / "made", lambda to, text=expected: (to / "file").write_text(text), keep=keep)
-        assert (folder / "file").read_text() == expected
-
-
-# The options that the scripts share
-
-
-def parsed(*words: str) -> Any:
-    return parse([EncoderArguments, Pairs, TrainingArguments], [*words, "--from_scratch", "static"])[-1]
-
-
 def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
     file = tmp_path / "options.yml"
     file.write_text(f"output_dir: {tmp_path}\nuse_cpu: true\nlearning_rate: 3e-5\n")  # a number, without a dot too
-    options = ("--per-device-train-batch-size", "7", "--optim", "adafactor", "--learning_rate_mapping", '{"head": 0.1}')
-    args = parsed(str(file), *options)
-    assert (args.per_device_train_batch_size, args.optim, args.learning_rate) == (7, "adafactor", 3e-5)
-    assert args.learning_rate_mapping == {"head": 0.1} and args.max_steps == 10_000
-    assert parsed(str(file), "--num_train_epochs", "2").max_steps == -1, "epochs replace steps"
+    words = [str(file), "--per-device-train-batch-size", "7", "--learning_rate_mapping", '{"head": 0.1}']
+    (args,) = parse([TrainingArguments], words)
+    assert (args.per_device_train_batch_size, args.learning_rate, args.max_steps) == (7, 3e-5, 10_000)
+    assert args.learning_rate_mapping == {"head": 0.1}
+    (args,) = parse([TrainingArguments], [*words, "--num_train_epochs", "2"])
+    assert args.max_steps == -1, "epochs replace steps"
 
 
-@pytest.mark.parametrize(
-    ("options", "capable", "expected"),
-    [
-        ("", True, "bf16"),
-        ("", False, "fp32"),
-        ("--precision fp32", True, "fp32"),
-        ("--precision bf16", False, "bf16"),
-        ("--bf16", False, "bf16"),
-        ("--precision bf16 --bf16", False, "bf16"),
-        ("--precision fp32 --bf16", False, ValueError),
-        ("--precision int8", False, SystemExit),
-    ],
-)
-def test_precision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: str, capable: bool, expected: Any) -> None:
+def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without a GPU, whose processor computes in bf16 or not."""
     monkeypatch.setattr("st_xlret.training.arguments.default_device", lambda: "cpu")
-    monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device: capable)
-    words = ["--output_dir", str(tmp_path), *options.split()]
-    if not isinstance(expected, str):
-        with pytest.raises(expected):
-            parsed(*words)
-        return
-    args = parsed(*words)
-    assert (args.precision, args.bf16, args.fp16) == (expected, expected == "bf16", False)
-    assert args.use_cpu == (expected == "bf16")
+    cases: list[tuple[dict[str, Any], bool, str]] = [
+        ({}, True, "bf16"),
+        ({}, False, "fp32"),
+        ({"precision": "fp32"}, True, "fp32"),
+        ({"bf16": True}, False, "bf16"),
+        ({"precision": "bf16", "bf16": True}, False, "bf16"),
+    ]
+    for options, capable, expected in cases:
+        monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable)
+        args = TrainingArguments(output_dir=str(tmp_path), **options)
+        is_bf16 = expected == "bf16"
+        assert (args.precision, args.bf16, args.fp16, args.use_cpu) == (expected, is_bf16, False, is_bf16)
+    with pytest.raises(ValueError, match="one number format"):
+        TrainingArguments(output_dir=str(tmp_path), precision="fp32", bf16=True)

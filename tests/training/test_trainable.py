@@ -1,4 +1,4 @@
-"""Frozen word embeddings, and adapters that are trained, resumed and merged."""
+"""Adapters that are trained, resumed and merged, and what cannot be frozen or adapted."""
 
 from __future__ import annotations
 
@@ -10,78 +10,55 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
 from st_xlret.losses import MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.modules import with_two_encoders
-from st_xlret.training import CrossLingualTrainer
 from st_xlret.training.trainable import add_lora, freeze_word_embeddings, merge_adapters
 from tests import tiny
-from tests.training.runs import Recorder, trainer_of
+from tests.training.runs import changed, state_of, trainer_of
 
 TEXTS = ["sun moon", "rain wind snow leaf", "fish"]
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint") / "model"
-    tiny.transformer(dropout=0.1).save(str(folder))
-    return folder
-
-
-def run(model: SentenceTransformer, folder: Path, **options: Any) -> tuple[CrossLingualTrainer, Recorder]:
-    """A run of masked words and translations."""
-    torch.manual_seed(3)
-    losses: dict[str, Any] = {"mlm": MaskedLMLoss(model, fresh_head=True), "pairs": SemanticContrastiveLoss(model)}
-    datasets = {"mlm": tiny.texts(), "pairs": tiny.pairs()}
-    return trainer_of(folder, losses, datasets, max_steps=6, save_strategy="steps", save_steps=4, **options)
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    tiny.transformer(dropout=0.1).save(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
 
 
 def load(checkpoint: Path) -> SentenceTransformer:
     return SentenceTransformer(str(checkpoint), device="cpu")
 
 
-def changed(before: dict[str, Tensor], model: SentenceTransformer) -> set[str]:
-    return {name for name, tensor in model.state_dict().items() if not torch.equal(tensor, before[name])}
+def assert_encodes(encode: Any, vectors: Any) -> None:
+    torch.testing.assert_close(torch.tensor(encode(TEXTS)), torch.tensor(vectors), rtol=0, atol=1e-5)
 
 
-def state(model: SentenceTransformer) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Path) -> None:
+    def run(model: SentenceTransformer) -> Any:
+        torch.manual_seed(3)
+        losses: dict[str, Any] = {"mlm": MaskedLMLoss(model, fresh_head=True), "pairs": SemanticContrastiveLoss(model)}
+        options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4, "gradient_checkpointing": True}
+        return trainer_of(tmp_path, losses, {"mlm": tiny.texts(), "pairs": tiny.pairs()}, lora_rank=4, **options)
 
-
-def test_frozen_word_embeddings_stay(checkpoint: Path, tmp_path: Path) -> None:
-    model = load(checkpoint)
-    before = state(model)
-    run(model, tmp_path, freeze_embeddings=True)[0].train()
-    moved = changed(before, model)
-    assert [name for name in moved if "position_embeddings" in name]
-    assert not [name for name in moved if "word_embeddings" in name]
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Path, checkpointing: bool) -> None:
-    model = load(checkpoint)
+    model, again = load(checkpoint), load(checkpoint)
     vectors = model.encode(TEXTS)
-    options = {"lora_rank": 4, "gradient_checkpointing": checkpointing}
-    trainer, recorded = run(model, tmp_path, **options)
+    trainer, recorded = run(model)
     trainer.train()
     adapters = load_file(tmp_path / "checkpoint-4" / "adapter_model.safetensors")
     assert adapters and all(".lora_" in name for name in adapters)
-
-    again = load(checkpoint)
+    resumed, repeated = run(again)
     torch.manual_seed(9)  # other adapters than those of the checkpoint
-    resumed, repeated = run(again, tmp_path, **options)
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
     assert repeated.steps == [entry for entry in recorded.steps if entry[0] >= 4]
-    assert not changed(state(model), again)
-
+    assert not changed(state_of(model), again)
     # The trained model is a plain one.
     assert abs(model.encode(TEXTS) - vectors).max() > 1e-3
     model.save(str(tmp_path / "model"))
     plain = load(tmp_path / "model")
     assert list(plain.state_dict()) == list(load(checkpoint).state_dict())
     assert not list((tmp_path / "model").rglob("adapter_*"))
-    torch.testing.assert_close(torch.tensor(plain.encode(TEXTS)), torch.tensor(model.encode(TEXTS)), rtol=0, atol=1e-5)
+    assert_encodes(plain.encode, model.encode(TEXTS))
     assert all(weight.requires_grad for weight in model.parameters())
 
 
@@ -92,7 +69,7 @@ def test_a_second_training_trains_and_weights_that_no_folder_holds_are_refused(
     loss = {"p": SemanticContrastiveLoss(model)}
     trainer, _ = trainer_of(tmp_path, loss, {"p": tiny.pairs()}, max_steps=1, lora_rank=4)
     trainer.train()
-    between = state(model)
+    between = state_of(model)
     trainer.train()
     assert changed(between, model)
     # Trained weights are in no folder: checkpoints of adapters would refer to those before.
@@ -112,15 +89,15 @@ def test_two_encoders_have_adapters_of_their_own(checkpoint: Path) -> None:
     assert abs(query - document).max() > 1e-2
     merge_adapters(model)
     assert not [name for name in model.state_dict() if "lora_" in name]
-    for vectors, encode in ((query, model.encode_query), (document, model.encode_document)):
-        torch.testing.assert_close(torch.tensor(encode(TEXTS)), torch.tensor(vectors), rtol=0, atol=1e-5)
+    assert_encodes(model.encode_query, query)
+    assert_encodes(model.encode_document, document)
 
 
-def test_what_cannot_be_frozen_or_adapted_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_frozen_or_adapted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in (freeze_word_embeddings, lambda model: add_lora(model, 4)):
         with pytest.raises(ValueError, match="freeze_embeddings|PEFT"):
             wrong(tiny.static())
-    model = load(checkpoint)
+    model = tiny.transformer()
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ImportError, match=r"st-xlret\[peft\]"):
         add_lora(model, 4)
