@@ -109,11 +109,11 @@ class Run:
 
     def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The keyword arguments of a loss: the defaults, or fields of them, changed by `--loss_options`."""
-        options = {**defaults, **(changes := self._losses.pop(name, {}))}
-        for key in [key for key in defaults if isinstance(changes.get(key), dict)]:
-            default: Any = defaults[key]
-            options[key] = replace(default, **changes[key]) if is_dataclass(default) else default | changes[key]
-        return options
+        changes = self._losses.pop(name, {})
+        for key, default in defaults.items():
+            if isinstance(change := changes.get(key), dict):
+                changes[key] = replace(default, **change) if is_dataclass(default) else default | change  # type: ignore[type-var]
+        return {**defaults, **changes}
 
     def train_and_save(
         self, trainer: CrossLingualTrainer, about: dict[str, Any], *, tag: str, evaluators: Any = (), test: Any = None

@@ -123,7 +123,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], generator: Any = None, seed: int | None = 0
     ) -> BatchSampler:
         """Batches of all data sets, as often as the losses ask for, unless the arguments name a sampler."""
-        chosen, arguments = self.args.multi_dataset_batch_sampler, (dataset, batch_samplers, generator, seed)
+        chosen: Any = self.args.multi_dataset_batch_sampler
+        arguments: Any = (dataset, batch_samplers, generator, seed)
         if self.args.joint:
             return InterleavedBatchSampler(*arguments, in_turn=True)
         if chosen not in (None, MultiDatasetBatchSamplers.PROPORTIONAL):
