@@ -16,6 +16,8 @@ from tests.tiny import sentence, static, tokenizer, transformer
 
 TOKENS_PER_TEXT = 64
 METHODS = {None: "encode", "query": "encode_query", "document": "encode_document"}
+OPTIONS = {"normalize_embeddings": True, "prompt": "wolf ", "prompt_name": "query", "truncate_dim": 4}
+OPTIONS |= {"convert_to_tensor": True, "convert_to_numpy": False, "output_value": "token_embeddings"}
 
 
 @pytest.fixture(scope="module")
@@ -34,35 +36,17 @@ def model():
     return model
 
 
-def record_batches(model, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """The shapes of the batches that the model reads."""
+def record_batches(model) -> list[tuple[int, int]]:
+    """The shapes of the batches that the model reads from now on."""
     shapes: list[tuple[int, int]] = []
-    forward = type(model[0]).forward
-
-    def recorded(module, features, **options):
-        if "input_ids" in features and "attention_mask" in features:
-            shapes.append(tuple(features["input_ids"].shape))
-        return forward(module, features, **options)
-
-    monkeypatch.setattr(type(model[0]), "forward", recorded)
+    model[0].register_forward_pre_hook(lambda _, inputs: shapes.append(tuple(inputs[0]["input_ids"].shape)))
     return shapes
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"normalize_embeddings": True},
-        {"prompt": "wolf "},
-        {"prompt_name": "query"},
-        {"truncate_dim": 4},
-        {"convert_to_tensor": True},
-        {"convert_to_numpy": False},
-        {"output_value": "token_embeddings"},
-    ],
-)
+@pytest.mark.parametrize("option", [None, *OPTIONS])
 @pytest.mark.parametrize("role", METHODS)
-def test_embeddings_and_options_are_those_of_the_host(model, texts, role, options) -> None:
+def test_embeddings_and_options_are_those_of_the_host(model, texts, role, option) -> None:
+    options = {option: OPTIONS[option]} if option else {}
     expected = getattr(model, METHODS[role])(texts, **options)
     for batch_size in (1, 2, 1000):
         embedded = encode(model, texts, role=role, batch_size=batch_size, **options)
@@ -80,8 +64,8 @@ def test_one_text_no_text_and_options_that_the_model_does_not_take(model) -> Non
             encode(model, ["sun"], **options)
 
 
-def test_batches_are_small_and_little_padded_and_prompts_count(model, texts, monkeypatch) -> None:
-    shapes = record_batches(model, monkeypatch)
+def test_batches_are_small_and_little_padded_and_prompts_count(model, texts) -> None:
+    shapes = record_batches(model)
     encode(model, texts, role="query", batch_size=1)
     assert sum(rows for rows, _ in shapes) == len(texts)
     assert all(rows * tokens <= TOKENS_PER_TEXT for rows, tokens in shapes)
@@ -103,10 +87,10 @@ def test_models_without_padding_or_a_limit(texts) -> None:
     np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
-def test_few_lengths_in_bf16_on_a_cpu(texts, monkeypatch) -> None:
+def test_few_lengths_in_bf16_on_a_cpu(texts) -> None:
     model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
     expected = model.encode(texts)
-    shapes = record_batches(model, monkeypatch)
+    shapes = record_batches(model)
     with torch.autocast("cpu", torch.bfloat16):
         embedded = encode(model, texts, batch_size=2)
     assert {tokens for _, tokens in shapes} == {16, 32}
