@@ -7,6 +7,7 @@ import shlex
 from importlib import import_module
 from itertools import dropwhile
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from transformers import HfArgumentParser
@@ -20,32 +21,37 @@ FENCE = re.compile(r"^ *```bash\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LAUNCHERS = {"python", "torchrun"}
 
 
-class Parsed(Exception):
-    """The options were understood."""
-
-
 def commands_of(page: Path) -> list[list[str]]:
     """The words of every command of a page that runs a training script, a study, or st-xlret."""
-    found = []
+    chosen = []
     for block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             words = list(dropwhile(lambda word: "=" in word, shlex.split(line, comments=True)))
             if words and (words[0] == "st-xlret" or (words[0] in LAUNCHERS and "training_scripts" in line)):
-                found.append(words)
-    return found
+                chosen.append(words)
+    return chosen
 
 
 def parse(words: list[str]) -> None:
-    """Run a command up to the point where its options are parsed."""
+    """Run a command up to the point where its options are understood."""
+
+    class Parsed(Exception):
+        pass
+
+    as_it_is = HfArgumentParser.parse_args_into_dataclasses
+
+    def parse_and_stop(self: HfArgumentParser, *args: object, **kwargs: object) -> None:
+        as_it_is(self, *args, **kwargs)  # type: ignore[arg-type]
+        raise Parsed
+
     if words[:2] == ["st-xlret", "train"]:
         words = ["python", f"training_scripts/train_{words[2].replace('-', '_')}.py", *words[3:]]
         words = [f"training_scripts/recipes/{word}" if word.endswith(".yaml") else word for word in words]
-    if words[0] == "st-xlret":
-        commands.run(words[1], words[2:], prog="st-xlret")
-        return
-    place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
-    module = import_module(words[place].removesuffix(".py").replace("/", "."))
-    module.main(words[place + 1 :])
+    with patch.object(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop), pytest.raises(Parsed):
+        if words[0] == "st-xlret":
+            commands.run(words[1], words[2:], prog="st-xlret")
+        place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
+        import_module(words[place].removesuffix(".py").replace("/", ".")).main(words[place + 1 :])
 
 
 CASES = [(page, words) for page in PAGES for words in commands_of(page)]
@@ -55,15 +61,6 @@ CASES = [(page, words) for page in PAGES for words in commands_of(page)]
     ("page", "words"), CASES, ids=[f"{page.relative_to(REPOSITORY)}-{i}" for i, (page, _) in enumerate(CASES)]
 )
 def test_the_options_exist(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    as_it_is = HfArgumentParser.parse_args_into_dataclasses
-
-    def parse_and_stop(self: HfArgumentParser, *args: object, **kwargs: object) -> None:
-        as_it_is(self, *args, **kwargs)  # type: ignore[arg-type]
-        raise Parsed
-
     monkeypatch.chdir(REPOSITORY)
-    monkeypatch.setattr(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop)
-    if words[1:] == ["--help"]:
-        return
-    with pytest.raises(Parsed):
+    if words[1:] != ["--help"]:
         parse(words)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.losses import CCPLoss
+from tests.data.files import write_text
 from tests.training_scripts.scripts import Runner, checkpoints, equal_weights
 
 STEPS = "--pairs --max_steps 6 --save_steps 2"
@@ -44,22 +45,37 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
         if part not in str(path):
             return save_pretrained(self, path, *args, **kwargs)
-        (Path(path) / "modules.json").parent.mkdir(parents=True, exist_ok=True)
-        (Path(path) / "modules.json").write_bytes(b"[")
+        write_text(Path(path) / "modules.json", "[")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(SentenceTransformer, "save_pretrained", save)
 
 
-@pytest.mark.parametrize("step", [2, 4])
-def test_a_disk_that_fills_at_a_checkpoint(
-    step: int, train: Runner, tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
+def break_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loss of the fourth batch be NaN."""
+    calls, forward = [0], CCPLoss.forward
+
+    def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        calls[0] += 1
+        return forward(self, *args, **kwargs) * (float("nan") if calls[0] == 4 else 1)
+
+    monkeypatch.setattr(CCPLoss, "forward", broken)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (lambda patch: fill_disk(patch, "checkpoint-2"), "stopped at step 2: .*No space left.*no checkpoint"),
+        (lambda patch: fill_disk(patch, "checkpoint-4"), "stopped at step 4: .*No space left.*checkpoint-2"),
+        (break_loss, "stopped at step 3: .*nan.*checkpoint-2"),
+    ],
+)
+def test_a_run_that_stopped_goes_on_from_its_last_checkpoint(
+    fault: Any, message: str, train: Runner, tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patch:
-        fill_disk(patch, f"checkpoint-{step}")
-        stopped = f"(?s)stopped at step {step}: .*No space left.*{'checkpoint-2' if step > 2 else 'no checkpoint'}"
-        with pytest.raises(SystemExit, match=stopped):
-            train("ccp", STEPS)
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match=f"(?s){message}"):
+        fault(patch)
+        train("ccp", STEPS)
     train("ccp", STEPS, "--resume")
     assert equal_weights(tmp_path / "run" / "model", healthy)
 
@@ -96,20 +112,3 @@ def test_the_best_model_is_kept_and_saved(train: Runner, tmp_path: Path, monkeyp
     train("ccp", options, "--resume", output="moved")
     assert equal_weights(run / "model", run / "checkpoint-2")
     assert not equal_weights(run / "model", run / "checkpoint-5")
-
-
-def test_a_loss_that_is_no_number_stops_the_run_and_harms_no_weight(
-    train: Runner, tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls, forward = [0], CCPLoss.forward
-
-    def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        calls[0] += 1
-        return forward(self, *args, **kwargs) * (float("nan") if calls[0] == 4 else 1)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(CCPLoss, "forward", broken)
-        with pytest.raises(SystemExit, match="(?s)stopped at step 3: .*nan.*checkpoint-2"):
-            train("ccp", STEPS)
-    train("ccp", STEPS, "--resume")
-    assert equal_weights(tmp_path / "run" / "model", healthy)

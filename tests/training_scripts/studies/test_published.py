@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import csv
-import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from transformers import HfArgumentParser
 
-from st_xlret import commands
+from tests.docs.test_commands import parse
 from training_scripts.studies.run import read_rows, words_of
 
 REPOSITORY = Path(__file__).parents[3]
@@ -50,19 +47,15 @@ def test_the_table_of_the_papers_is_that_of_their_study() -> None:
 def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
     figures = {(line["row"], column): cell for line in reversed(published()) for column, cell in line.items()}
     header: list[str] = []
-    found = 0
+    compared = 0
     for line in card.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split("|")]
-        if not line.startswith("|"):
-            header = []
-        elif not header:
-            header = cells
-        elif header[0] == "row":
-            for column, cell in zip(header[1:], cells[1:], strict=True):
-                if figures.get((cells[0], column)):
-                    assert cell == figures[cells[0], column], (cells[0], column)
-                    found += 1
-    assert found > 40
+        cells = [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("|") else []
+        header = (header or cells) if cells else []
+        for column, cell in zip(header[1:], cells[1:], strict=True):
+            if header[0] == "row" and figures.get((cells[0], column)):
+                assert cell == figures[cells[0], column], (cells[0], column)
+                compared += 1
+    assert compared > 40
 
 
 def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
@@ -76,13 +69,9 @@ def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
             assert not [word for word in words if "tico19" in word], name
 
 
-class Parsed(Exception):
-    """The options were understood."""
-
-
 def every_command() -> list[tuple[str, dict[str, Any]]]:
     """Each script of the studies, with all options that it is given."""
-    found: dict[tuple[str, Any, bool], dict[str, Any]] = {}
+    options_of: dict[tuple[str, Any, bool], dict[str, Any]] = {}
     for file in sorted(STUDIES.glob("*.yaml")):
         content = yaml.safe_load(file.read_text())
         commands = [*content["measure"].values(), *content.get("tune", {}).get("measure", {}).values()]
@@ -92,32 +81,15 @@ def every_command() -> list[tuple[str, dict[str, Any]]]:
         for command in [command for command in commands if command["script"]]:
             options = {name: value for name, value in command["options"].items() if value is not None}
             kind = options.get("mode", options.get("objective"))
-            found.setdefault((command["script"], kind, "from_scratch" in options), {}).update(options)
-    return [(script, options) for (script, *_), options in found.items()]
+            options_of.setdefault((command["script"], kind, "from_scratch" in options), {}).update(options)
+    return [(script, options) for (script, *_), options in options_of.items()]
 
 
 @pytest.mark.parametrize(("script", "options"), every_command(), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_command_is_one_that_its_script_takes(
-    script: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    as_it_is = HfArgumentParser.parse_args_into_dataclasses
-
-    def parse(*given: Any, **further: Any) -> Any:
-        as_it_is(*given, **further)
-        raise Parsed
-
-    monkeypatch.setattr(HfArgumentParser, "parse_args_into_dataclasses", parse)
-    values = dict.fromkeys(("data", "model", "output", "folder", "trained"), str(tmp_path)) | {"seed": "0"}
+def test_every_command_is_one_that_its_script_takes(script: str, options: dict[str, Any], tmp_path: Path) -> None:
+    values = dict.fromkeys(VALUES, str(tmp_path)) | {"seed": "0"}
     words = words_of({name: value for name, value in options.items() if "*" not in str(value)}, values)
-    module, *first = script.split()
-    if module == "st_xlret":
-        with pytest.raises(Parsed):
-            commands.run(first[0], words, prog="st-xlret")
-        return
-    if ".train_" in module:
+    if ".train_" in script:
         words += ["--output_dir", str(tmp_path / "run"), "--use_cpu"]
         words += ["--dictionaries", "words.tsv"] if "ML-CTL" in str(options.get("mode")) else []
-    program = import_module(module)
-    monkeypatch.setattr(sys, "argv", [module, *words])
-    with pytest.raises(Parsed):
-        program.main(words)
+    parse([*script.replace("st_xlret ", "st-xlret ").split(), *words])
