@@ -3,17 +3,14 @@
     OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python -m benchmarks.calibration --output runs/calibration.json
 
 Vectors of 11 languages, 300 each, are generated. "thin" is `fit_and_compare` as it is, in coordinates in the span of
-the means; "full" does the same with B = I, so that every calibration multiplies whole vectors. The memory is that
-above the vectors', and the values are the scores.
+the means; "full" does the same with B = I, so that every calibration multiplies whole vectors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-import torch
 
 from benchmarks import measuring
 from benchmarks.measuring import Comparison, Step
@@ -28,26 +25,22 @@ def fit(dimension: int, of_means: frozenset[str]) -> Step:
         rows = topics + generator.standard_normal(dimension) + 0.5 * generator.standard_normal((300, dimension))
         clouds[f"l{i:02d}"] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
-    def run() -> torch.Tensor:
+    def run() -> None:
         calibration.OF_MEANS = of_means
-        return torch.tensor(fit_and_compare(clouds, strength="auto", keep_mean=0.25)[1].after.score())
+        fit_and_compare(clouds, strength="auto", keep_mean=0.25)[1].after.score()
 
-    return Step(run)
+    return run
 
 
-def comparisons() -> Mapping[str, Comparison]:
-    """What is compared, by dimension."""
-    ways = {"thin": calibration.OF_MEANS, "full": frozenset[str]()}
-    return {
-        str(dimension): Comparison(
-            f"Calibration of 11 x 300 vectors of {dimension}",
-            {name: partial(fit, dimension, of_means) for name, of_means in ways.items()},
-            [("thin", "full")],
-            rounds=3,
-        )
-        for dimension in (128, 384, 768, 1536)
-    }
+COMPARISONS = {
+    str(dimension): Comparison(
+        f"Calibration of 11 x 300 vectors of {dimension}",
+        {"thin": partial(fit, dimension, calibration.OF_MEANS), "full": partial(fit, dimension, frozenset())},
+        rounds=3,
+    )
+    for dimension in (128, 384, 768, 1536)
+}
 
 
 if __name__ == "__main__":
-    measuring.main(comparisons, __doc__)
+    measuring.main(COMPARISONS, __doc__)

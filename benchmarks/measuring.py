@@ -1,4 +1,4 @@
-"""What the benchmarks share: steps that run in turn, the memory of one step in a fresh process, and the table."""
+"""What the benchmarks share: steps that run in turn, the memory of one step in a fresh process, and the tables."""
 
 from __future__ import annotations
 
@@ -13,78 +13,59 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
 
 from st_xlret.evaluation import markdown_table
 from st_xlret.files import write_json
 
-
-@dataclass
-class Step:
-    """What is measured, a number that equal ways have in common; and what has to be put back before the next run."""
-
-    run: Callable[[], Tensor]
-    reset: Callable[[], Any] = lambda: None
+Step: TypeAlias = "Callable[[], Any]"  # what is measured
 
 
 @dataclass
 class Comparison:
-    """Steps by name, each as a function that makes it, and which of them is set against which.
-
-    With 0 `rounds`, the time is that of the run in which the memory is measured. `goals` are the largest ratios of
-    "time" and "memory"; `times` says how many times the seconds of a step count.
-    """
+    """Ways to do the same, of which the last is the rival of the others; `goals` are the largest ratios to it."""
 
     title: str
-    steps: Mapping[str, Callable[[], Step]]
-    ratios: list[tuple[str, str]]
+    ways: Mapping[str, Callable[[], Step]]
     goals: dict[str, float] = field(default_factory=dict)
-    rounds: int = 0
-    memory: bool = True
-    times: dict[str, float] = field(default_factory=dict)
+    rounds: int = 1
 
 
-def interleaved(builds: Mapping[str, Callable[[], Step]], rounds: int) -> dict[str, dict[str, float]]:
-    """Run steps in turn on one thread: the median seconds of each, and its value."""
+def median_seconds(ways: Mapping[str, Callable[[], Step]], rounds: int) -> dict[str, float]:
+    """Run the steps in turn on one thread, and take the median of each."""
     torch.set_num_threads(1)
-    steps = {name: build() for name, build in builds.items()}
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            step.reset()
-            runs[name].append(_timed(step))
-    return {name: {**done[0], "s": statistics.median(r["s"] for r in done)} for name, done in runs.items()}
+    steps = {name: make() for name, make in ways.items()}
+    seconds = [{name: _seconds(step) for name, step in steps.items()} for _ in range(rounds)]
+    return {name: statistics.median(of_round[name] for of_round in seconds) for name in steps}
 
 
-def in_fresh_process(build: Callable[[], Step]) -> dict[str, float]:
-    """Run a step once in a process of its own: its seconds, its value, and what it adds to resident memory."""
+def peak_memory(make: Callable[[], Step]) -> float:
+    """Run a step once in a process of its own: the most MiB that it adds to resident memory."""
     # The C library then gives freed tensors back at once, instead of keeping what it happens to.
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "65536")
     with multiprocessing.get_context("forkserver").Pool(1) as process:
-        return process.apply(_run_once, (build,))
+        return process.apply(_added_memory, (make,))
 
 
-def _run_once(build: Callable[[], Step]) -> dict[str, float]:
+def _added_memory(make: Callable[[], Step]) -> float:
     from benchmarks.losses import ccp
 
     torch.set_num_threads(1)
-    ccp(8, 16, 8).run()  # loads what is loaded on first use
-    step = build()
+    ccp(8, 16, 8)()  # loads what is loaded on first use
+    step = make()
     gc.collect()
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is resident now
     before = _resident("VmRSS")
-    once = _timed(step)
-    # A page is the least that can be seen.
-    return {**once, "MiB": max(mmap.PAGESIZE / 2**20, _resident("VmHWM") - before)}
+    step()
+    return max(mmap.PAGESIZE / 2**20, _resident("VmHWM") - before)  # a page is the least that can be seen
 
 
-def _timed(step: Step) -> dict[str, float]:
+def _seconds(step: Step) -> float:
     start = time.process_time()  # of the one thread: what other programs do meanwhile counts less than on the clock
-    value = step.run()
-    return {"s": time.process_time() - start, "value": float(value)}
+    step()
+    return time.process_time() - start
 
 
 def _resident(name: str) -> float:
@@ -92,41 +73,36 @@ def _resident(name: str) -> float:
     return int(rest.split()[0]) / 1024
 
 
-def measure(comparison: Comparison) -> list[dict[str, Any]]:
-    """A row of the table for each ratio."""
-    figures: dict[str, dict[str, float]] = {name: {} for name in comparison.steps}
-    if comparison.memory:
-        figures = {name: in_fresh_process(build) for name, build in comparison.steps.items()}
-    if comparison.rounds:
-        for name, timed in interleaved(comparison.steps, comparison.rounds).items():
-            figures[name] |= timed
-    for name, factor in comparison.times.items():
-        figures[name]["s"] *= factor
+def measure(comparison: Comparison) -> list[dict[str, str]]:
+    """A row of the table for each way but the rival."""
+    memory = {name: peak_memory(make) for name, make in comparison.ways.items()}
+    seconds = median_seconds(comparison.ways, comparison.rounds)
+    *ours, rival = comparison.ways
     rows = []
-    for ours, rival in comparison.ratios:
-        row: dict[str, Any] = {"ours": ours, "rival": rival}
-        for measured, unit in (("time", "s"), ("memory", "MiB")):
-            if unit in figures[ours]:
-                one, other, goal = figures[ours][unit], figures[rival][unit], comparison.goals.get(measured)
-                met = "" if goal is None else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
-                row[f"{measured}, {unit}"] = f"{one:.3g} / {other:.3g}"
-                row[f"ratio of {measured}"] = f"{one / other:.3g}{met}"
+    for name in ours:
+        row = {"ours": name, "rival": rival}
+        for measured, unit, figures in (("time", "s", seconds), ("memory", "MiB", memory)):
+            one, other, goal = figures[name], figures[rival], comparison.goals.get(measured)
+            met = "" if goal is None else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
+            row |= {
+                f"{measured}, {unit}": f"{one:.3g} / {other:.3g}",
+                f"ratio of {measured}": f"{one / other:.3g}{met}",
+            }
         rows.append(row)
     return rows
 
 
-def main(comparisons: Callable[[], Mapping[str, Comparison]], description: str | None) -> None:
+def main(comparisons: Mapping[str, Comparison], description: str | None) -> None:
     """Measure what the command line asks for, and print the tables."""
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=description)
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
-    parser.add_argument("--only", nargs="+", choices=list(comparisons()), help="these comparisons instead of all")
-    arguments = parser.parse_args()
+    parser.add_argument("--only", nargs="+", choices=list(comparisons), help="these comparisons instead of all")
+    options = parser.parse_args()
     machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
     results: dict[str, Any] = {"machine": machine}
-    for name in arguments.only or comparisons():
-        comparison = comparisons()[name]
-        results[name] = rows = measure(comparison)
+    for name in options.only or comparisons:
+        results[name] = rows = measure(comparisons[name])
         table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
-        print(f"\n{comparison.title}\n\n{table}", flush=True)
-    if arguments.output:
-        write_json(arguments.output, results)
+        print(f"\n{comparisons[name].title}\n\n{table}", flush=True)
+    if options.output:
+        write_json(options.output, results)

@@ -9,8 +9,7 @@ starts on disk, so that what stays of it in memory counts. The whole needs 10 GB
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import faiss
@@ -40,38 +39,23 @@ def fill(corpus: Any) -> Any:
     return corpus
 
 
-@cache
-def queries_and_corpus() -> tuple[Tensor, Tensor]:
-    """Queries and a corpus in memory, float32."""
-    return unit_vectors(QUERIES, seed=-1), fill(torch.empty(ROWS, DIMENSION))
-
-
-def ours() -> Step:
-    """`top_k` over a corpus in memory."""
-    queries, corpus = queries_and_corpus()
-    return Step(lambda: top_k(queries, corpus, K)[0].double().sum())
+def in_memory(ours: bool) -> Step:
+    """`top_k` over a float32 corpus in memory, or the host's `util.semantic_search` with its default chunks."""
+    queries, corpus = unit_vectors(QUERIES, seed=-1), fill(torch.empty(ROWS, DIMENSION))
+    if ours:
+        return lambda: top_k(queries, corpus, K)
+    return lambda: util.semantic_search(queries, corpus, top_k=K, score_function=util.dot_score)
 
 
 def from_disk(rows: int) -> Step:
     """`top_k` over a float16 memory map."""
-    file = tempfile.NamedTemporaryFile(suffix=".npy")  # noqa: SIM115
-    fill(np.lib.format.open_memmap(file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION))).flush()
-    corpus, queries = np.load(file.name, mmap_mode="r"), unit_vectors(QUERIES, seed=-1)
-    return Step(lambda: top_k(queries, corpus, K)[0].double().sum(), lambda: file)
+    queries = unit_vectors(QUERIES, seed=-1)
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:  # mapped, it stays until the process ends
+        fill(np.lib.format.open_memmap(file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION))).flush()
+        corpus = np.load(file.name, mmap_mode="r")
+    return lambda: top_k(queries, corpus, K)
 
 
-def semantic_search() -> Step:
-    """The host's `util.semantic_search` with its default chunks."""
-    queries, corpus = queries_and_corpus()
-
-    def run() -> Tensor:
-        hits = util.semantic_search(queries, corpus, top_k=K, score_function=util.dot_score)
-        return torch.tensor(sum(hit["score"] for best in hits for hit in best))
-
-    return Step(run)
-
-
-@cache
 def two_sides(rows: int, dimension: int = 768) -> tuple[Tensor, Tensor]:
     """Unit vectors; a fifth of the rows of either side are noisy copies of one another."""
     generator = torch.Generator().manual_seed(0)
@@ -83,7 +67,7 @@ def two_sides(rows: int, dimension: int = 768) -> tuple[Tensor, Tensor]:
 def mining(rows: int) -> Step:
     """`mine_bitext` with the ratio margin, k = 4."""
     source, target = two_sides(rows)
-    return Step(lambda: torch.tensor(sum(score for score, _, _ in mine_bitext(source, target))))
+    return lambda: mine_bitext(source, target)
 
 
 def two_searches(rows: int, k: int = 4) -> Step:
@@ -96,53 +80,45 @@ def two_searches(rows: int, k: int = 4) -> Step:
         index.add(corpus.numpy())
         return [list(zip(*row, strict=True)) for row in zip(*index.search(queries.numpy(), k), strict=True)]
 
-    def run() -> Tensor:
+    def run() -> list[tuple[float, int, int]]:
         forward, backward = search(source, target), search(target, source)
         ahead, back = ([sum(score for score, _ in row) / k for row in side] for side in (forward, backward))
         candidates = [max((2 * s / (ahead[i] + back[j]), i, j) for s, j in row) for i, row in enumerate(forward)]
         candidates += [max((2 * s / (ahead[i] + back[j]), i, j) for s, i in row) for j, row in enumerate(backward)]
-        paired: tuple[set[int], set[int]] = set(), set()
-        total = 0.0
-        for score, i, j in sorted(candidates, key=lambda candidate: -candidate[0]):
-            if i not in paired[0] and j not in paired[1]:
-                paired[0].add(i)
-                paired[1].add(j)
-                total += float(score)
-        return torch.tensor(total)
+        pairs, sources, targets = [], set(), set()
+        for score, i, j in sorted(candidates, reverse=True):
+            if i not in sources and j not in targets:
+                pairs.append((score, i, j))
+                sources.add(i)
+                targets.add(j)
+        return pairs
 
-    return Step(run)
+    return run
 
 
-def comparisons() -> Mapping[str, Comparison]:
-    """What is compared, by name."""
-    size = f"{QUERIES} queries, {ROWS} x {DIMENSION}"
-    mined = {
+COMPARISONS = {
+    "memory": Comparison(
+        f"{QUERIES} queries, {ROWS} x {DIMENSION} in memory, k = {K}",
+        {"top_k": partial(in_memory, True), "semantic_search": partial(in_memory, False)},
+        goals={"time": 1.0, "memory": 0.5},
+        rounds=1,
+    ),
+    "growth": Comparison(
+        f"{QUERIES} queries, {ROWS} x {DIMENSION} in a float16 memory map, and four times as many, k = {K}",
+        {f"{rows} rows": partial(from_disk, rows) for rows in (4 * ROWS, ROWS)},
+        goals={"memory": 1.1},
+    ),
+    **{
         f"mining_{rows}": Comparison(
             f"Mining with the ratio margin, {rows} rows a side of 768, k = 4",
             {"mine_bitext": partial(mining, rows), "two faiss searches": partial(two_searches, rows)},
-            [("mine_bitext", "two faiss searches")],
             goals={"time": 1 / 1.7},
             rounds=1,
         )
         for rows in (10_000, 50_000)
-    }
-    return {
-        "memory": Comparison(
-            f"{size} in memory, k = {K}",
-            {"top_k": ours, "semantic_search": semantic_search},
-            [("top_k", "semantic_search")],
-            goals={"time": 1.0, "memory": 0.5},
-            rounds=1,
-        ),
-        "growth": Comparison(
-            f"{size} in a float16 memory map, and four times as many, k = {K}",
-            {f"{rows} rows": partial(from_disk, rows) for rows in (4 * ROWS, ROWS)},
-            [(f"{4 * ROWS} rows", f"{ROWS} rows")],
-            goals={"memory": 1.1},
-        ),
-        **mined,
-    }
+    },
+}
 
 
 if __name__ == "__main__":
-    measuring.main(comparisons, __doc__)
+    measuring.main(COMPARISONS, __doc__)
