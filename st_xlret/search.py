@@ -6,7 +6,7 @@ Everything runs block by block: no score matrix is held as a whole. Of equal sco
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -173,22 +173,14 @@ def mine_pairs(
     k: int = 4,
     margin: Margin = "ratio",
     threshold: float | None = None,
-    approximate: bool = False,
     device: Device = None,
     show_progress_bar: bool = False,
 ) -> MinedPairs:
-    """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows, with three tensors as the result.
-
-    With `approximate`, most of the neighbours are found by a faiss index on the CPU, which holds one side in float16:
-    the time grows with the rows to the power of 1.5 instead of 2.
-    """
+    """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows: three tensors are the result."""
     _check_matrices(k, source=source, target=target)
     if not len(source) or not len(target):
         return MinedPairs(torch.empty(0), *torch.empty(2, 0, dtype=torch.int64))
-    if approximate:
-        near = _approximate_both_ways(source, target, k, show_progress_bar)
-    else:
-        near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
+    near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
     lowest = 0.0 if margin == "ratio" else -1.0
     forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
     score_a, j_a, i_a = _proposals(near[0], near[1], forward_mean, backward_mean, margin)
@@ -222,34 +214,6 @@ def _one_to_one(scores: Tensor, source: Tensor, target: Tensor, threshold: float
                 accepted.append(place)
     best = torch.tensor(accepted, dtype=torch.int64)
     return MinedPairs(scores[best], source[best], target[best])
-
-
-def _approximate_both_ways(source: Rows, target: Rows, k: int, show_progress_bar: bool) -> tuple[Tensor, ...]:
-    """Most of the neighbours, by a faiss index over each side; where it finds fewer than k, the nearest fills up."""
-    import faiss
-
-    cpu, size = torch.device("cpu"), 65_536
-    sides = (source, "source"), (target, "target")
-    both_ways: list[Tensor] = []
-
-    def blocks(rows: Rows, name: str) -> Iterator[np.ndarray]:
-        return (_unit(rows[at : at + size], name, cpu, at).numpy() for at in range(0, len(rows), size))
-
-    for (queries, query_name), (corpus, corpus_name) in (sides, sides[::-1]):
-        lists = max(1, min(int(4 * len(corpus) ** 0.5), len(corpus) // 64))
-        index: Any = faiss.index_factory(corpus.shape[1], f"IVF{lists},SQfp16", faiss.METRIC_INNER_PRODUCT)
-        index.nprobe = 32
-        share = min(1.0, 64 * max(1_024, lists) / len(corpus))
-        random = np.random.default_rng(0)
-        index.train(np.concatenate([part[random.random(len(part)) <= share] for part in blocks(corpus, corpus_name)]))
-        for part in blocks(corpus, corpus_name):
-            index.add(part)
-        progress = tqdm(blocks(queries, query_name), desc="Mining", unit="block", disable=not show_progress_bar)
-        parts = zip(*(index.search(part, min(k, len(corpus))) for part in progress), strict=True)
-        scores, rows = (torch.from_numpy(np.concatenate(part)) for part in parts)
-        both_ways += [torch.where(rows < 0, scores[:, :1], scores).clamp(-1, 1)]
-        both_ways += [torch.where(rows < 0, rows[:, :1].clamp(min=0), rows)]
-    return tuple(both_ways)
 
 
 def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:

@@ -181,12 +181,11 @@ def test_where_the_mean_of_the_cosines_is_not_positive_a_pair_scores_zero() -> N
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 9), (9, 1), (3, 40), (0, 5), (5, 0), (0, 0)])
-@pytest.mark.parametrize("approximate", [False, True])
-def test_uneven_sides(sizes: tuple[int, int], approximate: bool) -> None:
+def test_uneven_sides(sizes: tuple[int, int]) -> None:
     generator = torch.manual_seed(3)
     source, target = (torch.rand(rows, 6, generator=generator) for rows in sizes)
     expected = naive_mining(source, target, 4, "ratio") if all(sizes) else []
-    assert rows_of(mine_pairs(source, target, approximate=approximate)) == [(i, j) for _, i, j in expected]
+    assert rows_of(mine_pairs(source, target)) == [(i, j) for _, i, j in expected]
 
 
 def test_equal_scores_and_copies_go_to_the_lower_rows() -> None:
@@ -212,22 +211,14 @@ class OnDisk:
         return self.rows[part]
 
 
-@pytest.mark.parametrize("approximate", [False, True])
-def test_rows_on_disk_give_the_pairs_of_rows_in_memory(approximate: bool) -> None:
+def test_rows_on_disk_give_the_pairs_of_rows_in_memory() -> None:
     source, target = bitext(60, 30, 24, 0.8, seed=5)
     expected = mine_bitext(source.half(), target.half())
-    found = mine_pairs(OnDisk(source), OnDisk(target), approximate=approximate)
+    found = mine_pairs(OnDisk(source), OnDisk(target))
     assert rows_of(found) == [(i, j) for _, i, j in expected]
     torch.testing.assert_close(found.scores, torch.tensor([score for score, _, _ in expected]), atol=1e-3, rtol=1e-3)
 
 
-def test_an_approximate_search_finds_most_pairs() -> None:
-    source, target = bitext(3_000, 1_000, 32, 0.5, seed=6)
-    exact, near = ({*rows_of(mine_pairs(source, target, approximate=approximate))} for approximate in (False, True))
-    assert len(exact & near) > 0.95 * len(exact)
-
-
-@pytest.mark.parametrize("approximate", [False, True])
 @pytest.mark.parametrize(
     ("source", "target", "options", "named"),
     [
@@ -236,9 +227,9 @@ def test_an_approximate_search_finds_most_pairs() -> None:
         (torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]), {}, "target row 2"),
     ],
 )
-def test_what_cannot_be_mined_is_named(source: Any, target: Any, options: Any, named: str, approximate: bool) -> None:
+def test_what_cannot_be_mined_is_named(source: Any, target: Any, options: Any, named: str) -> None:
     with pytest.raises((ValueError, KeyError), match=named):
-        mine_pairs(source, target, approximate=approximate, **options)
+        mine_pairs(source, target, **options)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
