@@ -56,7 +56,7 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
     warnings.formatwarning = lambda message, *_: f"warning: {_shown(message)}\n"  # type: ignore[assignment]
     try:
         getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
-    except (ValueError, OSError, ImportError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {_shown(error)}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))

@@ -70,7 +70,8 @@ def export(
             rows. Where their lengths vary so much that search would lose a point, it stays behind.
 
     Raises:
-        ValueError: If a module is not built in, the model has routes or other dimensions, or a weight is not finite.
+        ValueError: If a module is not built in, or the model has routes or other dimensions.
+        FloatingPointError: If a weight is not finite.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -128,7 +129,7 @@ def pooled_rows(
 
 
 def check_finite(model: nn.Module) -> None:
-    """Refuse a model with a weight that is NaN or infinite, by a `ValueError` that names the tensor.
+    """Refuse a model with a weight that is NaN or infinite, by a `FloatingPointError` that names the tensor.
 
     Example:
         >>> check_finite(nn.Linear(2, 2).to(torch.float16))
@@ -136,7 +137,7 @@ def check_finite(model: nn.Module) -> None:
     for name, tensor in model.state_dict().items():
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
             count = int((~tensor.isfinite()).sum())
-            raise ValueError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
+            raise FloatingPointError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:

@@ -179,11 +179,9 @@ class CrossLingualLoss(nn.Module):
         return {name: tensor for name, tensor in self.state_dict().items() if _is_owned(name)}
 
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
-        """Restore what `owned_state` returned; a ValueError if parts are missing or unexpected."""
-        keys = self.load_state_dict(state, strict=False)
-        if wrong := [*filter(_is_owned, keys.missing_keys), *keys.unexpected_keys]:
-            way_out = "build the loss with the options of the saved run"
-            raise ValueError(f"the saved state does not fit {type(self).__name__}, see {wrong}: {way_out}")
+        """Restore what `owned_state` returned; PyTorch's `RuntimeError` names parts that are missing or unexpected."""
+        of_encoder = {name: tensor for name, tensor in self.state_dict().items() if not _is_owned(name)}
+        self.load_state_dict(of_encoder | state)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card: the arguments of its classes that are numbers or words."""

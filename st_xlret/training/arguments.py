@@ -48,11 +48,11 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.keep_trained <= 1 or (self.lora_rank and self.keep_trained < 1):
-            raise ValueError(f"keep_trained lies in [0, 1], and is 1 with lora_rank: got {self.keep_trained}")
         formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {"auto"}
-        if len(formats) > 1:
-            raise ValueError(f"give one number format, not {sorted(formats)}")
+        is_share = 0 <= self.keep_trained <= 1 and (self.keep_trained == 1 or not self.lora_rank)
+        if not is_share or len(formats) > 1:
+            got = f"{self.keep_trained} and {sorted(formats)}"
+            raise ValueError(f"keep_trained lies in [0, 1], and is 1 with lora_rank; one number format: got {got}")
         device = "cpu" if self.use_cpu else default_device()
         precision = formats.pop() if formats else "auto"
         self.precision = precision if precision == "fp16" else resolve_precision(precision, device)

@@ -73,8 +73,6 @@ class LossStateCallback(TrainerCallback):
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.losses}
         for key, tensor in state.items():
             name, _, inner = key.rpartition("/")
-            if name not in parts:
-                raise ValueError(f"the saved state holds a loss {name!r} that this run does not have: {[*parts]}")
             parts[name][inner] = tensor
         for name, loss in self.losses.items():
             loss.load_owned_state(parts[name])
@@ -110,15 +108,18 @@ class LossStateCallback(TrainerCallback):
                 dist.broadcast(tensor.data, src=0)
 
     def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        for name, loss in self.every.items():
-            models = [unwrapped(inner.model) for inner in loss.modules() if hasattr(inner, "model")]
-            if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
-                raise ValueError(f"the loss {name} was built on another model than the Trainer's: build it on that one")
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
-        if not any(id(weight) in held for weight in encoder.parameters()):
-            raise ValueError("nothing of the encoder would be trained: no weight in the optimizer requires a gradient")
-        if not all(id(weight) in held for weight in self.parameters()):
-            raise ValueError(f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()")
+        modules = [module for loss in self.every.values() for module in loss.modules()]
+        models = [unwrapped(module.model) for module in modules if hasattr(module, "model")]
+        problem = None
+        if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
+            problem = "a loss was built on another model than the Trainer's: build it on that one"
+        elif not any(id(weight) in held for weight in encoder.parameters()):
+            problem = "nothing of the encoder would be trained: no weight in the optimizer requires a gradient"
+        elif not all(id(weight) in held for weight in self.parameters()):
+            problem = f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()"
+        if problem:
+            raise ValueError(problem)
 
     def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Average and clip the gradients of loss-owned parameters."""

@@ -21,6 +21,7 @@ from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import card_data
+from st_xlret.hub.export import check_finite
 from st_xlret.losses.base import CrossLingualLoss, own_loss, role_of
 from st_xlret.modules import freeze_unused
 from st_xlret.precision import few_lengths
@@ -80,8 +81,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
         self.model_init: Any = kwargs.get("model_init")
         encoder = model if self.model_init is None else self.call_model_init()
-        if encoder is None:
-            raise RuntimeError(f"{type(self).__name__} needs a model or a model_init")
         self._loss_as_given, loss = loss, built(loss, encoder, anew=self.model_init is not None)
         card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
@@ -243,9 +242,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def _check_finite(self) -> None:
         for module in (self.model, *self.loss_state.losses.values()):
-            for name, weight in module.state_dict().items():
-                if not weight.isfinite().all():
-                    raise FloatingPointError(f"step {self.state.global_step}: {name} is NaN or infinite")
+            check_finite(module)
 
 
 def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:

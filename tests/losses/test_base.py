@@ -146,7 +146,7 @@ def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
     assert all(torch.equal(t, first.owned_state()[name]) for name, t in second.owned_state().items())
     assert torch.equal(second.model[0].embedding.weight, embedding)
     for other, named in ((CCPLoss(MODEL, bank_size=0), "bank.keys"), (words(MODEL), "contextual_encoder")):
-        with pytest.raises(ValueError, match=named):
+        with pytest.raises(RuntimeError, match=named):
             other.load_owned_state(first.owned_state())
 
 
