@@ -80,7 +80,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     ) -> None:
         args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
         self.model_init: Any = kwargs.get("model_init")
-        encoder = model if self.model_init is None else self.call_model_init()
+        encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given, loss = loss, built(loss, encoder, anew=self.model_init is not None)
         card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
