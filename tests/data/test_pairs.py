@@ -42,18 +42,9 @@ def test_a_folder_mixes_all_formats(tmp_path: Path, load: Any) -> None:
     # Named one by one, in any order, both sides of Moses' format or one of them: the same rows.
     files = [next(folder.rglob(name)) for name in reversed(FILES)]
     assert rows(load(files)[0]) == rows(load([*files, *files, folder])[0]) == rows(table)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_options_work_for_every_format(name: str, tmp_path: Path, load: Any) -> None:
-    file = next(every_format(tmp_path / "mixed").rglob(name))
-    whole = load(file)[0]
-    assert len(whole) == 2 and len(load(file, per_language=1)[0]) == 1
-    table, report = load(file, exclude=[write_text(tmp_path / "test.txt", whole[0]["target"].upper())])
-    assert rows(table) == rows(whole)[1:] and sum(n for (_, what), n in report.items() if what == "excluded") == 1
-    assert rows(load(file, languages=["eng", "FR"])[0]) == rows(whole)
+    assert len(load(folder, per_language=1)[0]) == 2 and rows(load(folder, languages=["eng", "FR"])[0]) == rows(table)
     with pytest.raises(DataError, match="other_languages"):
-        load(file, languages=["en", "de"])
+        load(folder, languages=["en", "de"])
 
 
 def test_what_is_no_pair_is_counted(load: Any) -> None:
@@ -95,15 +86,6 @@ def test_a_pair_is_of_two_languages(load: Any) -> None:
     assert [report[f"en>{code}", "other_languages"] for code in ("fr", "zh-tw")] == [1, 1]
 
 
-def test_excluded_texts_are_dropped_on_either_side(tmp_path: Path, load: Any) -> None:
-    records = [pair("Hello, world!", "Bonjour."), pair("Bye.", "Au revoir !"), pair("Yes.", "Oui.")]
-    tests = [write_text(tmp_path / "a.eng", "HELLO world\n\n"), write_text(tmp_path / "b.txt.gz", "au revoir\nHi\n")]
-    table, report = load(records, exclude=tests)
-    assert table["source"][:] == ["Yes."] and report["en>fr", "excluded"] == 2
-    with pytest.raises(FileNotFoundError, match="gone.txt"):
-        load(records, exclude=[tmp_path / "gone.txt"])
-
-
 def test_a_sample_is_a_prefix_of_a_larger_one(load: Any) -> None:
     counts = (("fr", 200), ("de", 30))
     records = [pair(f"{i} apples", f"{i} {code}", "en", code) for code, count in counts for i in range(count)]
@@ -122,25 +104,6 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path, load: Any) -> None:
     assert table["target"][:] == ["Oui.", "Non."]
     assert (report["en>fr", "low_score"], report["en>fr", "empty"]) == (2, 1)
     assert len(load(file, min_score=1.1)[0]) == 1 and len(load(file, min_score=0.0)[0]) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        *(("X.en-fr.tsv", line) for line in ("alone", "two words", "a\tb\tc", "1.2\ta\tb\tc")),
-        ("en-fr.txt", "guinea pig cochon dinde"),
-        *(("p.jsonl", pair("a", "b") | {name: value}) for name in COLUMNS[1:3] for value in (None, 7)),
-        *(("p.jsonl", {k: v for k, v in pair("a", "b").items() if k != name}) for name in COLUMNS[1:3]),
-        ("p.jsonl", r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}'),
-        ("p.jsonl", pair("a", "b", "english")),
-    ],
-)
-def test_a_bad_line_is_named_or_skipped(name: str, line: Any, tmp_path: Path, load: Any) -> None:
-    good = [pair("one", "un"), pair("two", "deux")] if name == "p.jsonl" else ["one\tun", "two\tdeux"]
-    file = write_jsonl(tmp_path / "in" / name, [good[0], line, good[1]])
-    with pytest.raises(DataError, match=f"{name}, line 2"):
-        load(file)
-    assert len(load(file, skip_bad_lines=True)[0]) == 2
 
 
 def test_moses_files_are_read_side_by_side(tmp_path: Path, load: Any) -> None:

@@ -89,27 +89,6 @@ def test_languages_of_questions(tmp_path: Path, questions: Any) -> None:
     assert questions(file, language="de")[0]["language"][:] == ["fr", "de", "de"]
 
 
-def test_test_questions_and_passages_are_left_out(source: Path, tmp_path: Path, questions: Any) -> None:
-    test = write_text(tmp_path / "test.txt", "unknown\nwhen did the SUN come out\n")
-    table, report = questions(source, exclude=[test])
-    assert len(table) == 2 and report[str(source), "excluded"] == 1
-    # Both tables are kept.
-    again, counts = questions(source, exclude=[test])
-    assert again.to_list() == table.to_list() and counts == report and len(questions(source, negatives=1)[0])
-    assert len(list((tmp_path / "cache").glob("*.arrow"))) == 2
-
-
-WRONG = {"query": None, "positive": 3, "title": 3, "negatives": [3], "answers": [None], "answer_start": "3"}
-
-
-@pytest.mark.parametrize(("name", "value"), [*WRONG.items(), ("language", "english")])
-def test_a_bad_row_is_named_or_skipped(name: str, value: Any, tmp_path: Path, questions: Any) -> None:
-    file = question_rows(tmp_path / "a.jsonl", **{name: value})
-    with pytest.raises(DataError, match="a.jsonl, line 1"):
-        questions(file)
-    assert len(questions(file, skip_bad_lines=True)[0]) == 2
-
-
 @pytest.mark.parametrize(
     ("name", "line"),
     [

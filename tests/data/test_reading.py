@@ -8,23 +8,9 @@ from typing import Any
 
 import pytest
 
-from st_xlret.data.reading import (
-    BadLines,
-    DataError,
-    Report,
-    clean_text,
-    fold,
-    join_sentences,
-    kept_table,
-    key_of,
-    normalise_text,
-    read_jsonl,
-    read_lines,
-    read_qrels,
-    read_table,
-    split_sentences,
-)
-from tests.data.files import write_bytes, write_jsonl, write_text
+from st_xlret.data import BadLines, DataError, Report, normalise_text, read_dictionary, read_jsonl, read_lines
+from st_xlret.data.reading import clean_text, fold, join_sentences, kept_table, read_qrels, read_table, split_sentences
+from tests.data.files import rows, write_bytes, write_jsonl, write_text
 
 
 @pytest.mark.parametrize("end", ["", ".gz", ".xz"])
@@ -71,11 +57,6 @@ def test_judgements_of_beir_and_trec(tmp_path: Path) -> None:
     tabs = write_text(tmp_path / "a.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq1\td2\t0\n")
     trec = write_text(tmp_path / "b.txt.gz", "q1 0 d1 1\nq1\t0\td2\t0\n")
     assert read_qrels(tabs) == read_qrels(trec) == {"q1": {"d1": 1, "d2": 0}}
-    for line in ("q1\td1\tmuch", "q1\td1", "q1\td1\t2", "q 0 d 1 1"):
-        file = write_text(tmp_path / "c.tsv", f"q1\td1\t1\n{line}\n")
-        with pytest.raises(DataError, match="c.tsv, line 2"):
-            read_qrels(file)
-        assert read_qrels(file, BadLines(skip=True)) == {"q1": {"d1": 1}}
 
 
 def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,13 +77,6 @@ def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pyte
     caplog.set_level(logging.INFO)
     assert kept(counted(again), again)["n"][-1] == 250_000
     assert again == first == {("en", "rows"): 250_001} and "250001" in caplog.text
-
-
-def test_a_key_changes_with_options_and_files(tmp_path: Path) -> None:
-    file = write_text(tmp_path / "a.txt", "one")
-    keys = {key_of([1], [file]), key_of([1], [file]), key_of([2], [file]), key_of([1])}
-    write_text(file, "three")
-    assert len(keys | {key_of([1], [file])}) == 4
 
 
 @pytest.mark.parametrize(
@@ -142,6 +116,80 @@ def test_blank_lines_end_sentences_and_white_space_is_one_space() -> None:
 def test_texts_that_are_nearly_equal(one: str, other: str) -> None:
     assert normalise_text(one) == normalise_text(other) != normalise_text(f"{other}é")
     assert fold("STRASSE") == fold("straße") and fold("Cafe\u0301") == "café"
+
+
+PAIR = {"source_language": "en", "target_language": "fr", "source": "one", "target": "un"}
+QUESTION = {"query": "When?", "positive": "At seven."}
+WRONG_FIELDS = {"query": None, "positive": 3, "title": 3, "negatives": [3], "answers": [None], "answer_start": "3"}
+BAD_LINES: list[tuple[str, str, list[Any], list[Any]]] = [  # and good ones, which stand before and after
+    (
+        *("read", "documents.jsonl", [{"language": "en", "text": text} for text in "AB"]),
+        [
+            *({"language": "en", "sentences": value} for value in (None, {"a": 1}, ["A.", 3])),
+            {"language": "xx1", "sentences": ["A."]},
+            *(rf'{{"language": "en", "text": {value}}}' for value in (r'"\ud800"', r'["\ud800"]')),
+        ],
+    ),
+    (
+        *("load", "pairs.jsonl", [PAIR, {**PAIR, "source": "two"}]),
+        [
+            *({**PAIR, name: value} for name in ("target", "source_language") for value in (None, 7)),
+            *({key: value for key, value in PAIR.items() if key != name} for name in ("target", "source_language")),
+            {**PAIR, "source_language": "english"},
+            r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}',
+        ],
+    ),
+    ("load", "X.en-fr.tsv", ["one\tun", "two\tdeux"], ["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"]),
+    ("load", "en-fr.txt", ["one\tun", "two\tdeux"], ["guinea pig cochon dinde"]),
+    (
+        *("questions", "questions.jsonl", [QUESTION, {**QUESTION, "query": "Who?"}]),
+        [{**QUESTION, name: value} for name, value in [*WRONG_FIELDS.items(), ("language", "english")]],
+    ),
+    (
+        *("dictionary", "en-de.tsv", ["cat\tKatze", "sun\tSonne"]),
+        ["dog", "guinea pig Meerschweinchen", "dog\tHund\tn", "dog\t ", "dog\tH\ufffdnd"],
+    ),
+    ("qrels", "qrels.tsv", ["q1\td1\t1", "q2\td1\t1"], ["q1\td2\tmuch", "q1\td2", "q1\td1\t2", "q 0 d 1 1"]),
+]
+
+
+@pytest.fixture
+def dictionary() -> Any:
+    return lambda file, **options: (read_dictionary(file, **options), Report())
+
+
+@pytest.fixture
+def qrels() -> Any:
+    return lambda file, skip_bad_lines=False: (read_qrels(file, BadLines(skip_bad_lines)), Report())
+
+
+@pytest.mark.parametrize(
+    ("loader", "name", "good", "bad"), [(*case, line) for *case, lines in BAD_LINES for line in lines]
+)
+def test_a_bad_line_of_any_file_is_named_or_skipped(
+    loader: str, name: str, good: Any, bad: Any, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    file, load = write_jsonl(tmp_path / "in" / name, [good[0], bad, good[1]]), request.getfixturevalue(loader)
+    with pytest.raises(DataError, match=f"{name}, line 2"):
+        load(file)
+    assert len(load(file, skip_bad_lines=True)[0]) == 2
+
+
+def test_excluded_texts_are_left_out(tmp_path: Path, read: Any, load: Any, questions: Any) -> None:
+    tests = [write_text(tmp_path / "a.eng", "HELLO world\n\n"), write_text(tmp_path / "b.txt.gz", "au revoir\nHi\n")]
+    texts = ["Hello, world!", "Au revoir !", "Yes."]
+    documents = [{"language": "en", "sentences": part} for part in (texts[:2], [*texts, "No."])]
+    table, report = read(documents, exclude=tests)
+    assert rows(table) == [("Yes.", "en", 0, 0), ("No.", "en", 0, 1)] and report["en", "excluded"] == 4
+    for side in ("source", "target"):
+        table, report = load([{**PAIR, side: text} for text in texts], exclude=tests)
+        assert table[side][:] == ["Yes."] and report["en>fr", "excluded"] == 2
+    for side in QUESTION:
+        file = write_jsonl(tmp_path / f"{side}.jsonl", [{**QUESTION, side: text} for text in texts])
+        table, report = questions(file, exclude=tests)
+        assert table[side][:] == ["Yes."] and report[str(file), "excluded"] == 2
+    with pytest.raises(FileNotFoundError, match="gone.txt"):
+        load([PAIR], exclude=[tmp_path / "gone.txt"])
 
 
 @pytest.mark.parametrize("loader", ["read", "load", "questions"])
