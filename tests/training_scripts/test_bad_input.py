@@ -52,20 +52,14 @@ def test_bad_lines_are_named_or_skipped(train: Runner, tmp_path: Path) -> None:
     assert train("ccp", options, documents)["sentences"] == 96
 
 
-def test_a_search_encoder_with_routes_is_refused_before_its_teacher_works(train: Runner, tmp_path: Path) -> None:
+def test_a_search_encoder_with_routes_is_refused(train: Runner, tmp_path: Path) -> None:
     with_two_encoders(SentenceTransformer(str(train.data / "encoder"))).save_pretrained(str(tmp_path / "two"))
     with pytest.raises(ValueError, match="two.*Router"):
         train("search", "--max_steps 2 --model", tmp_path / "two")
-    assert not (tmp_path / "run" / "teacher").exists()
+    assert not (tmp_path / "run" / "teacher").exists(), "the teacher worked"
 
 
 def test_as_a_program_it_says_the_error_alone(train: Runner, tmp_path: Path) -> None:
     documents = write_text(tmp_path / "documents.jsonl", "no JSON\n")
-
-    def uninstalled() -> None:
-        raise RuntimeError("Run `pip install wandb`.")
-
-    programs = (lambda: train("ccp", "--documents", documents), f"error: {documents}, line 1"), (uninstalled, "wandb")
-    for main, message in programs:
-        with pytest.raises(SystemExit, match=message):
-            run_script(main)
+    with pytest.raises(SystemExit, match=f"^error: {documents}, line 1"):
+        run_script(lambda: train("ccp", "--documents", documents))

@@ -39,26 +39,18 @@ def test_no_sentence_of_a_test_set_is_trained_on(tmp_path: Path) -> None:
     pool = write_pool(tmp_path, [{"_id": "a", "text": "An  answer."}], [{"_id": "q", "text": "A question?"}])
     write_text(tmp_path / "tatoeba.fra-eng.eng", "Good  morning.\n")
     sentences = prepare("sentences", tmp_path / "sentences.txt", "--pools", pool, "--tatoeba", tmp_path)
-    assert sentences.read_text().splitlines() == sorted(["An answer.", "A question?", "Good morning."])
+    assert sentences.read_text().splitlines() == ["A question?", "An answer.", "Good morning."]
+    held_out = prepare("held-out", tmp_path / "pool")
+    assert [len(lines(held_out / f"{name}.jsonl")) for name in ("corpus", "queries")] == [5000, 500]
 
 
-def test_the_held_out_pool(tmp_path: Path) -> None:
-    pool = prepare("held-out", tmp_path / "pool")
-    corpus, queries = (lines(pool / f"{name}.jsonl") for name in ("corpus", "queries"))
-    assert len(queries) == 500 and len(corpus) == 500 * 10
-    assert len((pool / "qrels/test.tsv").read_text().splitlines()) == 1 + len(corpus)
-
-
-@pytest.mark.parametrize("options", ["--without fr", "--third 2"])
-def test_pairs_of_some_languages(tmp_path: Path, options: str) -> None:
+def test_pairs_and_sentences_of_some_languages(tmp_path: Path) -> None:
     names = ("source_language", "target_language", "source", "target")
-    rows = [("en", "fr", "yes", "oui"), ("en", "de", "yes", "ja"), ("en", "de", "no", "nein")]
-    write_jsonl(tmp_path / "pairs.jsonl", [dict(zip(names, row, strict=True)) for row in rows])
-    some = prepare("pairs", tmp_path / "some.jsonl", "--pairs", tmp_path / "pairs.jsonl", *options.split())
-    assert {row["target_language"] for row in lines(some)} == {"de"}
-
-
-def test_some_sentences_of_some_languages(tmp_path: Path) -> None:
+    pairs = [("en", "fr", "yes", "oui"), ("en", "de", "yes", "ja"), ("en", "de", "no", "nein")]
+    write_jsonl(tmp_path / "pairs.jsonl", [dict(zip(names, row, strict=True)) for row in pairs])
+    for options in (["--without", "fr"], ["--third", "2"]):
+        some = prepare("pairs", tmp_path / f"{options[0]}.jsonl", "--pairs", tmp_path / "pairs.jsonl", *options)
+        assert {row["target_language"] for row in lines(some)} == {"de"}
     rows = [{"language": code, "sentences": [f"{code} {n}." for n in range(3)]} for code in ("de", "el", "fr") * 2]
     write_jsonl(tmp_path / "all.jsonl", rows)
     words = f"--documents {tmp_path}/all.jsonl --languages de el --per_language 4".split()
@@ -79,29 +71,24 @@ def test_english_questions_among_the_sentences_of_their_paragraphs(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("kind", "languages", "candidates", "judgements"),
+    ("kind", "options", "candidates", "judgements"),
     [
-        ("part", [], ["de0", "en0", "de4", "en4"], 4),
-        ("part", ["en"], ["en0", "en4"], 1),
-        ("apart", [], ["de0", "en1", "de2", "en3", "de4", "en5"], 6),
-        ("apart --english_share 0.67", [], ["de0", "en1", "en2", "de3", "en4", "en5"], 6),
+        ("part", "", "de0 en0 de4 en4", 4),
+        ("part", "--languages en", "en0 en4", 1),
+        ("apart", "", "de0 en1 de2 en3 de4 en5", 6),
+        ("apart", "--english_share 0.67", "de0 en1 en2 de3 en4 en5", 6),
     ],
 )
-def test_parts_of_a_pool(
-    kind: str, languages: list[str], candidates: list[str], judgements: int, tmp_path: Path
-) -> None:
+def test_parts_of_a_pool(kind: str, options: str, candidates: str, judgements: int, tmp_path: Path) -> None:
     both = [(code, n) for n in range(6) for code in ("de", "en")]
     corpus = [{"_id": f"{code}{n}", "text": "-", "metadata": {"document": n, "language": code}} for code, n in both]
     queries = [{"_id": f"q{n}", "text": "?", "metadata": {"language": "en" if n else "de"}} for n in range(6)]
     judged = [f"q{n} {code}{n}" for code, n in both]
     pool = write_pool(tmp_path / "pool", corpus, queries, test=judged, test_same_language=judged)
-    words = ["--languages", *languages] if languages else []
-    kind, *share = kind.split()
-    part = prepare(kind, tmp_path / "part", "--pools", pool, *words, *share)
-    assert [row["_id"] for row in lines(part / "corpus.jsonl")] == candidates
-    lines_of_qrels = (part / "qrels/test.tsv").read_text().splitlines()[1:]
-    assert len(lines_of_qrels) == judgements
-    assert {row["_id"] for row in lines(part / "queries.jsonl")} == {line.split()[0] for line in lines_of_qrels}
+    part = prepare(kind, tmp_path / "part", "--pools", pool, *options.split())
+    assert [row["_id"] for row in lines(part / "corpus.jsonl")] == candidates.split()
+    questions = [line.split()[0] for line in (part / "qrels/test.tsv").read_text().splitlines()[1:]]
+    assert len(questions) == judgements and {row["_id"] for row in lines(part / "queries.jsonl")} == {*questions}
 
 
 def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
