@@ -34,11 +34,8 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
     result: dict[str, Any] = {}
     # On one disk; on a disk each; with one shard, so that the second rank has none.
     own = folder / f"disk-{rank}-of-{ranks}"
-    for name, place, shard_size in (
-        ("shared", folder / f"disk-of-{ranks}", 8),
-        ("own", own, 8),
-        ("one", own / "1", 100),
-    ):
+    places = {"shared": (folder / f"disk-of-{ranks}", 8), "own": (own, 8), "one": (own / "1", 100)}
+    for name, (place, shard_size) in places.items():
         kept = KeptVectors(place, shard_size=shard_size, distributed=ranks > 1).write(vectors(), vectors().__getitem__)
         scores, rows = kept.top_k(queries(), K)
         result[name] = {"scores": scores, "rows": rows, "shards": len(kept.files), "length": len(kept)}
@@ -62,28 +59,22 @@ def metrics(folder: Path, ranks: int) -> dict[str, dict[str, float]]:
     return RetrievalEvaluator({"sw": data}, **options).evaluate(tiny.static()).scores
 
 
-@pytest.mark.parametrize("name", ["shared", "own", "one"])
-def test_two_ranks_find_exactly_what_one_finds(results: tuple[Result, Result, Result], name: str) -> None:
-    single, *ranks = (result[name] for result in results)
-    for of_rank in ranks:
-        assert torch.equal(of_rank["scores"], single["scores"])
-        assert torch.equal(of_rank["rows"], single["rows"])
-        assert of_rank["length"] == single["length"] == ROWS
-    assert sum(of_rank["shards"] for of_rank in ranks) == single["shards"]
-
-
-def test_it_is_the_answer_of_a_search_in_memory(results: tuple[Result, Result, Result]) -> None:
+def test_two_ranks_find_exactly_what_a_search_in_memory_finds(results: tuple[Result, Result, Result]) -> None:
     exact = queries() @ torch.from_numpy(vectors()).float().T
     expected = [sorted(range(ROWS), key=lambda row: (-scores[row].item(), row))[:K] for scores in exact]
-    assert results[1]["shared"]["rows"].tolist() == expected
+    for name in ("shared", "own", "one"):
+        single, *ranks = (result[name] for result in results)
+        for of_rank in (single, *ranks):
+            assert torch.equal(of_rank["scores"], single["scores"])
+            assert of_rank["rows"].tolist() == expected and of_rank["length"] == ROWS
+        assert sum(of_rank["shards"] for of_rank in ranks) == single["shards"]
 
 
-def test_shards_are_divided_and_nothing_is_embedded_twice(results: tuple[Result, Result, Result]) -> None:
+def test_shards_are_divided_nothing_is_embedded_twice_and_metrics_are_those_of_one(
+    results: tuple[Result, Result, Result],
+) -> None:
     assert [result["shared"]["shards"] for result in results] == [9, 5, 4]
     assert [result["one"]["shards"] for result in results] == [1, 1, 0]
     assert [result["embedded again"] for result in results] == [0, 0, 0]
-
-
-def test_metrics_are_those_of_one(results: tuple[Result, Result, Result]) -> None:
     assert results[0]["metrics"] == results[1]["metrics"] == results[2]["metrics"]
     assert 0 < results[0]["metrics"]["sw"]["mrr_at_100"] < 1

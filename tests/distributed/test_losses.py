@@ -84,35 +84,21 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses(results: tuple[Result, Result, Result], name: str) -> None:
-    single, *ranks = (torch.stack(result[name]["losses"]) for result in results)
-    torch.testing.assert_close(torch.stack(ranks).mean(0), single)
+def test_losses_gradients_and_state(results: tuple[Result, Result, Result], name: str) -> None:
+    single, *ranks = (result[name] for result in results)
+    losses = [torch.stack(rank["losses"]) for rank in ranks]
+    torch.testing.assert_close(torch.stack(losses).mean(0), torch.stack(single["losses"]))
     # Else each rank predicts its own tokens, or reaches its own goals.
     if name not in ("mlm", "words and masked words", "distillation"):
-        assert torch.equal(*ranks)
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_gradients(results: tuple[Result, Result, Result], name: str) -> None:
-    single, *ranks = (result[name] for result in results)
+        assert torch.equal(*losses)
     gradients = [key for key in single if "gradient of" in key]
     assert any("word_embeddings" in key for key in gradients)
     of_the_loss = any(part in key for key in gradients for part in ("of head.", "lm_head.", "contextual_encoder."))
     assert of_the_loss == (name in (*STATISTICS, "mlm", "words and masked words"))
+    assert any("running_var" in key for key in single) == (name in STATISTICS)
     if "router" in name:
         used = [key for key in gradients if single[key].abs().sum() > 0]
         assert used and all(".document." in key for key in used)
-    for key in gradients:
-        for rank in ranks:
-            torch.testing.assert_close(rank[key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
-        assert torch.equal(ranks[0][key], ranks[1][key]), key
-
-
-@pytest.mark.parametrize("name", [*STATISTICS, "mlm"])
-def test_statistics_and_bank(results: tuple[Result, Result, Result], name: str) -> None:
-    single, *ranks = (result[name] for result in results)
-    states = [key for key in single if key.startswith("state ")]
-    assert any("running_var" in key for key in states) == (name != "mlm")
-    for key in states:
-        assert torch.equal(ranks[0][key], ranks[1][key]), key
+    for key in single.keys() - {"losses"}:
         torch.testing.assert_close(ranks[0][key], single[key], rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
+        assert torch.equal(ranks[0][key], ranks[1][key]), key
