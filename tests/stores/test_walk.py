@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +21,12 @@ COUNT = len(CODES)
 ASKED = np.arange(0, 60 * COUNT, 13)
 
 
-def hashed(text: str) -> np.ndarray:
-    """A unit vector of the words of a text."""
-    words = np.sum([np.random.default_rng(zlib.crc32(word.encode())).normal(size=64) for word in text.split()], axis=0)
-    return np.asarray(words / np.linalg.norm(words))
-
-
 @pytest.fixture
-def rows(repository: Path) -> list[dict[str, str]]:
-    """Sixty sentences, each in all languages."""
-    with open(repository / "training_scripts/demo/tico19/sentences.tsv", encoding="utf-8") as file:
-        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[:60]
-
-
-@pytest.fixture
-def vectors(rows: list[dict[str, str]]) -> np.ndarray:
-    """Vectors of all versions of a sentence in turn: of its meaning, its words and, as a bias, its language."""
-    of_texts = np.array([hashed(row["en"]) + 0.5 * hashed(row[code]) + hashed(code) for row in rows for code in CODES])
+def vectors() -> np.ndarray:
+    """Vectors of all versions of sixty sentences in turn: of its meaning, its words and, as a bias, its language."""
+    random = np.random.default_rng(0)
+    meanings, words, languages = (random.normal(size=(*size, 64)) for size in ((60, 1), (60, COUNT), (1, COUNT)))
+    of_texts = (meanings + words / 2 + languages).reshape(-1, 64)
     return (of_texts / np.linalg.norm(of_texts, axis=1, keepdims=True)).astype(np.float32)
 
 
@@ -50,9 +38,11 @@ def shares(answers: Any) -> tuple[float, float]:
 
 @pytest.mark.parametrize("encoder", ["", ENCODER] if os.path.isdir(ENCODER) else [""])
 def test_report_calibrate_apply(
-    encoder: str, rows: list[dict[str, str]], vectors: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: str, vectors: np.ndarray, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if encoder:
+        with open(repository / "training_scripts/demo/tico19/sentences.tsv", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[:60]
         texts = [row[code] for row in rows for code in CODES]
         vectors = np.asarray(encode(SentenceTransformer(encoder, device="cpu"), texts, role="document"))
     monkeypatch.chdir(tmp_path)
