@@ -350,8 +350,9 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
 
 def rows_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
     """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
-    columns = {"id": list(map(str, ids)), **dict.fromkeys(USUAL_FIELDS, [None] * len(vectors)), **(beside or {})}
-    strings = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    columns: dict[str, Any] = dict.fromkeys(USUAL_FIELDS, pa.nulls(len(vectors)))
+    columns |= {"id": list(map(str, ids)), **(beside or {})}
+    strings = {name: pa.array(values).cast(pa.string()) for name, values in columns.items()}
     return pa.record_batch({**strings, "vector": vectors})
 
 

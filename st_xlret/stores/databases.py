@@ -31,13 +31,8 @@ JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid =
 _HEIRS = "SELECT 1 FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE inhparent = %s AND relkind = 'r' LIMIT 1"
 _COMMENT = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
 # Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
-_LIMITS = {
-    "connect_timeout": "10",
-    "tcp_user_timeout": "60000",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
-}
+_LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
+_LIMITS |= {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 _NAME = 63  # bytes of a name that PostgreSQL keeps
 _SECONDS, _TRIES = 2, 5  # for the lock of a table, which makes every later query wait
 

@@ -161,20 +161,17 @@ class TableStore(Store):
             if column := base.field_among(schema.names, getattr(self.fields, name, None), usual, self.name):
                 self.columns[name] = column
         column = self.columns["vector"]
-        vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
-        kind = schema.field(column).type
-        is_fixed = pa.types.is_fixed_size_list(kind)
-        self.dimension = kind.list_size if is_fixed else base.first_length(vectors, self.name)
+        self.dimension = getattr(schema.field(column).type, "list_size", 0)
+        if not self.dimension:
+            vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
+            self.dimension = base.first_length(vectors, self.name)
 
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
-        rows = {name: pa.nulls(batch.num_rows, pa.string()) for name in USUAL_FIELDS}
-        for name, column in self.columns.items():
-            if column in batch.schema.names and name in rows:
-                rows[name] = batch.column(column).cast(pa.string())
-        rows["vector"] = batch.column(self.columns["vector"]).cast(pa.list_(pa.float32(), self.dimension))
-        rows["id"] = pa.array(range(start, start + batch.num_rows)).cast(pa.string())
-        return pa.record_batch(rows)
+        present = {name: column for name, column in self.columns.items() if column in batch.schema.names}
+        columns = {name: batch.column(column) for name, column in present.items()}
+        vectors = columns.pop("vector").cast(pa.list_(pa.float32(), self.dimension))
+        return rows_batch(range(start, start + batch.num_rows), vectors, columns)
 
     def _changed(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The whole table with changed vectors, in the types of its own columns."""
