@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
-import torch
 
+from st_xlret.evaluation import bucc
 from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, MinedPair, best_threshold, load_bucc
-from st_xlret.search import mine_bitext
 from tests.evaluation.samples import WORDS, write, write_bucc
 
 
@@ -17,44 +15,21 @@ def side(language: str, sentences: list[str]) -> dict[str, str]:
     return {f"{language}-{number}": sentence for number, sentence in enumerate(sentences)}
 
 
-def corpus(hidden: list[int], seed: int) -> BUCCCorpus:
-    """French sentences of two words; those of the rows in `hidden` have their translation in the English text."""
-    generator = torch.manual_seed(seed)
-    pairs = [tuple(torch.randperm(6, generator=generator)[:2].tolist()) for _ in range(200)]
-    distinct = list(dict.fromkeys(tuple(sorted(pair)) for pair in pairs))[:12]
-    french = [f"{WORDS['fr'][i]} {WORDS['fr'][j]}" for i, j in distinct]
-    english = [f"{WORDS['en'][i]} {WORDS['en'][j]}" for row, (i, j) in enumerate(distinct) if row in hidden]
-    english += [f"{word} {word} {word} {other}" for word, other in pairwise(WORDS["en"])]
-    gold = {(f"fr-{row}", f"en-{place}") for place, row in enumerate(sorted(hidden))}
-    return BUCCCorpus(side("fr", french), side("en", english), gold)
+def corpus(sentences: int, *gold: tuple[int, int]) -> BUCCCorpus:
+    pairs = {(f"fr-{one}", f"en-{other}") for one, other in gold}
+    return BUCCCorpus(side("fr", WORDS["fr"][:sentences]), side("en", WORDS["en"][:sentences]), pairs)
 
 
-TRAINING, TEST = corpus([0, 2, 5, 9], seed=1), corpus([1, 4, 7, 8], seed=2)
-
-
-def test_scores_by_hand(static_model) -> None:
-    evaluator = BUCCEvaluator({"fr": TEST}, {"fr": TRAINING})
+def test_the_best_threshold_of_the_training_split_by_hand(static_model, monkeypatch) -> None:
+    mined = {4: [(1.9, 0, 0), (1.7, 1, 1), (1.5, 2, 3), (1.3, 3, 2)], 3: [(1.8, 0, 0), (1.65, 1, 2), (1.4, 2, 1)]}
+    monkeypatch.setattr(bucc, "mine_bitext", lambda source, _, **options: mined[len(source)])
+    training, test = corpus(4, (0, 0), (1, 1), (3, 3)), corpus(3, (0, 0), (1, 1), (2, 2))
+    evaluator = BUCCEvaluator({"fr": test}, {"fr": training})
     result = evaluator.evaluate(static_model)
-
-    def mined(split: BUCCCorpus) -> list[tuple[float, tuple[str, str]]]:
-        embeddings = (static_model.encode(list(text.values())) for text in (split.source, split.target))
-        return [(score, (list(split.source)[i], list(split.target)[j])) for score, i, j in mine_bitext(*embeddings)]
-
-    def scores(pairs: list[tuple[float, tuple[str, str]]], gold: Any, threshold: float) -> dict[str, float]:
-        taken = [pair for score, pair in pairs if score >= threshold]
-        right = len(gold.intersection(taken))
-        precision, recall = right / max(1, len(taken)), right / len(gold)
-        f1 = 2 * precision * recall / max(1e-9, precision + recall)
-        return {"precision": precision, "recall": recall, "f1": f1}
-
-    candidates = mined(TRAINING)
-    best = max(scores(candidates, TRAINING.gold, score)["f1"] for score, _ in candidates)
-    threshold = evaluator.thresholds["fr"]
-    assert scores(candidates, TRAINING.gold, threshold)["f1"] == pytest.approx(best) and best > 0.5
-    expected = scores(mined(TEST), TEST.gold, threshold)
-    assert result.scores["fr"] == pytest.approx(expected) == result.average and expected["f1"] > 0.3
-    assert "training split" in result.protocol["threshold"] and result.protocol["split"] == "test"
-    without = BUCCEvaluator({"fr": TEST._replace(gold=None)}, {"fr": TRAINING})
+    assert evaluator.thresholds == {"fr": pytest.approx(1.6)}  # F1 is 0.5, 0.8, 0.67 and 0.57 after each pair
+    assert evaluator.mined_pairs == {"fr": [(1.8, "fr-0", "en-0"), (1.65, "fr-1", "en-2")]}
+    assert result.scores["fr"] == pytest.approx({"precision": 1 / 2, "recall": 1 / 3, "f1": 2 / 5}) == result.average
+    without = BUCCEvaluator({"fr": test._replace(gold=None)}, {"fr": training})
     assert without(static_model) == {} and without.mined_pairs == evaluator.mined_pairs
 
 
@@ -96,33 +71,18 @@ def test_reads_the_official_files_wherever_they_are(tmp_path: Path) -> None:
     folder = write_bucc(tmp_path / "bucc2018" / "de-en")
     write(folder / "de-en.training.de", "de-1\tJa .\nde-3\tKatze\u2028Hund")
     write(folder / "de-en.training.en", "en-0\tNo .\r\nen-3\t Yes . \r\n")
-    assert load_bucc(tmp_path) == {
-        "de": (
-            {"de-1": "Ja .", "de-3": "Katze\u2028Hund"},
-            {"en-0": "No .", "en-3": "Yes ."},
-            {("de-1", "en-0"), ("de-3", "en-3")},
-        )
-    }
+    source, target = {"de-1": "Ja .", "de-3": "Katze\u2028Hund"}, {"en-0": "No .", "en-3": "Yes ."}
+    assert load_bucc(tmp_path) == {"de": (source, target, {("de-1", "en-0"), ("de-3", "en-3")})}
 
 
 def test_the_hub_has_one_split_and_row_numbers_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
     row: dict[str, Any] = {"sentence1": ["Ja", "Nein\n", "Hund"], "sentence2": ["No", "Yes"], "gold": [[1, 2], [2, 1]]}
-    asked: list[Any] = []
-
-    def load_dataset(name: str, config: str, *, split: str) -> datasets.Dataset:
-        asked.append((name, config, split))
-        return datasets.Dataset.from_list([row])
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    corpora = BUCCEvaluator.from_directory(None, ["zh"]).corpora
-    assert asked == [("mteb/BUCC", "zh-en", "test")]
-    assert list(corpora["zh"].source.values()) == ["Ja", "Nein", "Hund"]
-    assert corpora["zh"].gold == {("zh-000000001", "en-000000002"), ("zh-000000002", "en-000000001")}
+    of_hub = {("mteb/BUCC", "zh-en", "test"): [row]}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config, *, split: of_hub[name, config, split])
+    source, _, gold = BUCCEvaluator.from_directory(None, ["zh"]).corpora["zh"]
+    assert source == {"zh-000000001": "Ja", "zh-000000002": "Nein", "zh-000000003": "Hund"}
+    assert gold == {("zh-000000001", "en-000000002"), ("zh-000000002", "en-000000001")}
     del row["gold"]  # aligned pairs, in which there is nothing to mine
-    for options, message in (
-        ({}, "gold"),
-        ({"languages": ["es"]}, "'es'"),
-        ({"threshold_split": "sample"}, "'sample'"),
-    ):
+    for languages, split, message in ("zh", "training", "gold"), ("es", "training", "'es'"), ("zh", "sample", "sample"):
         with pytest.raises(ValueError, match=message):
-            BUCCEvaluator.from_directory(None, **options)
+            BUCCEvaluator.from_directory(None, languages, threshold_split=split)

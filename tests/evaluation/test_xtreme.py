@@ -14,26 +14,23 @@ from tests import tiny
 from tests.evaluation.samples import write
 
 XNLI, PAWS_X = PAIR_TASKS["xnli"], PAIR_TASKS["paws-x"]
-WORDS = {"en": ("sun", "moon", "star"), "de": ("rain", "wind", "snow"), "zh": ("tree", "leaf", "root")}
 
 
 def write_xnli(folder: Path) -> Path:
     """The release: XNLI-MT's English training file and XNLI's dev and test files with all languages in one."""
-    labels = ("entailment", "neutral", "contradictory")
-    lines = ["premise\thypo\tlabel", *(f"sun moon\t{WORDS['en'][i % 3]}\t{labels[i % 3]}" for i in range(4))]
-    write(folder / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv", "\n".join(lines))
-    lines = ["language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2"]
-    for code in XNLI.languages:
-        words = WORDS.get(code, WORDS["en"])
-        golds = enumerate(("entailment", "neutral", "contradiction"))
-        lines += [f'{code}\t{gold}\t\tsaid "{words[i]}\t{words[0]}' for i, gold in golds]
+    rows = ("sun\tentailment", "moon\tneutral", "star\tcontradictory")
+    training = "".join(f"sun moon\t{row}\n" for row in rows)
+    write(folder / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv", f"premise\thypo\tlabel\n{training}")
+    golds = ("entailment", "neutral", "contradiction")
+    rows = tuple(f'{code}\t{gold}\t\tsaid "wind\train {code}' for code in XNLI.languages for gold in golds)
+    header = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2"
     for split in ("dev", "test"):
-        write(folder / "XNLI-1.0" / f"xnli.{split}.tsv", "\n".join(lines))
+        write(folder / "XNLI-1.0" / f"xnli.{split}.tsv", "\n".join([header, *rows]))
     return folder
 
 
 def write_paws_x(folder: Path) -> Path:
-    rows = "".join(f'{i}\t{WORDS["en"][i]} "sun\tsun\t{i % 2}\n' for i in range(3))
+    rows = "".join(f'{i}\tmoon "sun\tsun\t{i % 2}\n' for i in range(3))
     names = [f"{code}/{split}_2k.tsv.gz" for code in PAWS_X.languages for split in ("dev", "test")]
     for name in ("en/train.tsv", *names):
         write(folder / "x-final" / name, f"id\tsentence1\tsentence2\tlabel\n{rows}")
@@ -42,27 +39,26 @@ def write_paws_x(folder: Path) -> Path:
 
 def test_both_are_read_as_published(tmp_path: Path) -> None:
     write_xnli(tmp_path)
-    training = read_training_pairs(XNLI, tmp_path)
-    assert training[0] == LabelledPair("sun moon", "sun", XNLI.labels.index("entailment"))
-    assert training[2].label == XNLI.labels.index("contradiction")  # written "contradictory" there
+    numbers = [XNLI.labels.index(label) for label in ("entailment", "neutral", "contradiction")]
+    words = zip(("sun", "moon", "star"), numbers, strict=True)
+    assert read_training_pairs(XNLI, tmp_path) == [("sun moon", word, number) for word, number in words]
     test = read_evaluation_pairs(XNLI, tmp_path, "test")
-    assert list(test) == list(XNLI.languages) and len(XNLI.languages) == 15
-    assert test["de"][1] == LabelledPair('said "wind', "rain", XNLI.labels.index("neutral"))
+    assert test == {code: [('said "wind', f"rain {code}", number) for number in numbers] for code in XNLI.languages}
     assert list(read_evaluation_pairs(XNLI, tmp_path / "XNLI-1.0", "dev", ["zh", "en"])) == ["zh", "en"]
     write_paws_x(tmp_path)
-    assert read_training_pairs(PAWS_X, tmp_path)[1] == LabelledPair('moon "sun', "sun", 1)
-    test = read_evaluation_pairs(PAWS_X, tmp_path / "x-final", "test")
-    assert list(test) == list(PAWS_X.languages) and [pair.label for pair in test["ko"]] == [0, 1, 0]
+    pairs = [('moon "sun', "sun", number) for number in (0, 1, 0)]
+    assert read_training_pairs(PAWS_X, tmp_path) == pairs
+    assert read_evaluation_pairs(PAWS_X, tmp_path / "x-final", "test") == dict.fromkeys(PAWS_X.languages, pairs)
 
 
 @pytest.mark.parametrize("line", ["sun\tmoon", "sun\tmoon\tmaybe", "sun\tmoon\tneutral\tmore"])
 def test_bad_lines_and_missing_languages_are_named(tmp_path: Path, line: str) -> None:
     file = write_xnli(tmp_path) / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv"
-    file.write_text(f"{file.read_text()}\n{line}\n")
-    with pytest.raises(ValueError, match="line 6"):
+    write(file, f"{file.read_text()}{line}\n")
+    with pytest.raises(ValueError, match="line 5"):
         read_training_pairs(XNLI, tmp_path)
     dev = tmp_path / "XNLI-1.0" / "xnli.dev.tsv"
-    dev.write_text("\n".join(row for row in dev.read_text().splitlines() if not row.startswith("sw")))
+    write(dev, dev.read_text().replace("\nsw", "\nen"))
     for languages, message in ((["xx"], "'xx'"), (None, "'sw'")):
         with pytest.raises(ValueError, match=message):
             read_evaluation_pairs(XNLI, tmp_path, "dev", languages)
@@ -77,24 +73,20 @@ def test_accuracy_takes_the_first_of_equal_scores() -> None:
     assert xtreme.accuracy(Scores(), pairs, 8) == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("task", ["xnli", "paws-x"])
-def test_the_program_fine_tunes_and_measures(tmp_path: Path, task: str, capsys) -> None:
-    tiny.transformer().save_pretrained(str(tmp_path / "model"))
-    folder = write_xnli(tmp_path) if task == "xnli" else write_paws_x(tmp_path)
-    command = ["--model", tmp_path / "model", "--task", task, "--data", folder, "--output", tmp_path / "scores.json"]
-    length = ["--num_train_epochs", 1] if task == "xnli" else ["--max_steps", 2]
-    xtreme.main([str(word) for word in [*command, *length, "--max_seq_length", 16, "--device", "cpu"]])
-    result = json.loads((tmp_path / "scores.json").read_text())
+@pytest.mark.parametrize(("task", "length"), [("xnli", "--num_train_epochs 1"), ("paws-x", "--max_steps 2")])
+def test_the_program_fine_tunes_and_measures(tmp_path: Path, task: str, length: str, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tiny.transformer().save_pretrained("model")
+    {"xnli": write_xnli, "paws-x": write_paws_x}[task](tmp_path)
+    command = f"--model model --task {task} --data . --output scores.json --max_seq_length 16 --device cpu {length}"
+    xtreme.main(command.split())
+    result = json.loads(Path("scores.json").read_text())
     assert set(result) == {"benchmark", "model", "scores", "average", "protocol"} and result["benchmark"] == task
     accuracies = [scores["accuracy"] for scores in result["scores"].values()]
     assert result["average"]["accuracy"] == pytest.approx(np.mean(accuracies)) and min(accuracies) >= 0
-    table = (tmp_path / "scores.md").read_text()
+    table = Path("scores.md").read_text()
     assert "ML-CTL-CZ" in table and "published: ML-CTL paper, Table 1" in table and table in capsys.readouterr().out
-
-
-def test_a_model_without_a_transformer_is_refused(tmp_path: Path) -> None:
-    tiny.static().save_pretrained(str(tmp_path / "model"))
-    command = ["--model", tmp_path / "model", "--data", write_xnli(tmp_path), "--output", tmp_path / "scores.json"]
+    tiny.static().save_pretrained("static")  # has no Transformer
     with pytest.raises(ValueError, match="StaticEmbedding"):
-        xtreme.main([str(word) for word in command])
-    assert not (tmp_path / "scores.json").exists()
+        xtreme.main([*command.split(), "--model", "static"])
+    assert json.loads(Path("scores.json").read_text()) == result
