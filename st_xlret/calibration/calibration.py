@@ -36,19 +36,7 @@ Vectors = Mapping[str, ArrayLike]
 Pairs = Mapping[str, tuple[ArrayLike, ArrayLike]]
 """Language -> vectors of its sentences (n, d) and of their translations into the pivot (n, d)."""
 
-_README = """\
-# A calibration of vectors
-
-It was fitted on vectors of {dimension} dimensions{of_model}, compared by {metric}. {sides} {maps}
-In any programming language, for a vector x, written for Python:
-
-    tensors = safetensors.numpy.load_file("model.safetensors")
-    basis = tensors["basis"]
-    matrix, offset = tensors["{prefix}matrix"][{matrix}], tensors["{prefix}offset"][{number}]
-    {scale}
-    x = x + basis @ (matrix @ (basis.T @ x) + offset)
-    {scale}
-"""
+_README = Path(__file__).parent / "map.md"  # of a saved map, for other programs and languages
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +344,7 @@ class VectorCalibration:
         sides = f"Queries{' (tensors `query_...`)' if apart else ''} and documents are mapped."
         if self.queries_only:
             sides = "Queries alone are mapped; the stored documents stay as they are."
-        return _README.format(
+        return _README.read_text(encoding="utf-8").format(
             dimension=self.dimension,
             of_model=f" of `{self.model}`" if self.model else "",
             metric=self.metric,

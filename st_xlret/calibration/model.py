@@ -22,7 +22,7 @@ from st_xlret.calibration.choose import QUERIES, QUESTIONS, Comparison, fit_and_
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
-from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
+from st_xlret.encoding import Role, embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export, load_model, pooled_rows
 from st_xlret.languages import check_language, check_languages, language_in_name, match_language
@@ -120,28 +120,21 @@ def calibrate(
         questions = sample_questions(queries, None if joins else list(sample), **drawn)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=not is_lsar)
-    prompts: dict[Any, str] = {
-        "query": role_prompt(encoder, "query", query_prompt),
-        "document": role_prompt(encoder, "document", document_prompt),
-    }
+    named: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+    prompts = {role: role_prompt(encoder, role, prompt) for role, prompt in named.items()}
     how: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-
-    def embedded(role: Any, which: Mapping[str, Sequence[str]]) -> dict[str, Tensor]:
-        return embed_texts(encoder, which, role=role, prompt=prompts[role], precision=precision, **how)
-
-    as_queries, parallel = None, None
-    if embeds_roles_apart(encoder, prompts["query"], prompts["document"]):
-        few = min(QUERIES, *map(len, by_language.values()))
-        as_queries = embedded("query", {code: part[:few] for code, part in by_language.items()})
+    as_asked: Any = {"role": "query", "prompt": prompts["query"], "precision": precision, **how}
+    weak, parallel = None, None
+    if phrases and is_lsar:
+        weak = {"mul": torch.cat([*embed_texts(encoder, weak_phrases(), **as_asked).values()])}
     if pairs is not None:
         others = [code for code in sample if code != pivot]
         parallel = embed_pairs(encoder, pairs, pivot=pivot, languages=others, **how)
     fitted, comparison = fit_and_compare(
-        embedded("document", by_language),
-        as_queries,
+        *embed_roles(encoder, by_language, prompts, precision=precision, **how),
         {code: part.documents for code, part in sample.items()},
-        questions=None if questions is None else embedded("query", questions),
-        phrases={"mul": torch.cat([*embedded("query", weak_phrases()).values()])} if phrases and is_lsar else None,
+        questions=None if questions is None else embed_texts(encoder, questions, **as_asked),
+        phrases=weak,
         steps=steps,
         strength=strength,
         queries_only=queries_only,
@@ -164,7 +157,7 @@ def calibrate(
     pooled = pooled_rows(encoder, few_of_each, prompts) if is_lsar else None
     query_layer = fitted.layer("query") if fitted.query is not None else None
     calibrated = export(encoder, layer, query_calibration=query_layer, pooled=pooled)
-    calibrated.prompts.update(prompts)
+    calibrated.prompts.update({**prompts})
     name = model if isinstance(model, str) else None
     set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])
     return calibrated
@@ -188,6 +181,18 @@ def embed_texts(
     with model.truncate_embeddings(None):  # a calibration maps whole embeddings, which are cut afterwards
         rows = encode(model, everything, codes, batch_size=batch_size, convert_to_tensor=True, **how).float().cpu()
     return dict(zip(texts, rows.split([len(part) for part in texts.values()]), strict=True))
+
+
+def embed_roles(
+    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], prompts: Mapping[Role, str], **how: Any
+) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+    """Texts as documents, and the first of them as queries where the model embeds these in another way."""
+    asked = None
+    if embeds_roles_apart(model, prompts["query"], prompts["document"]):
+        few = min(QUERIES, *map(len, texts.values()))
+        first = {code: part[:few] for code, part in texts.items()}
+        asked = embed_texts(model, first, role="query", prompt=prompts["query"], **how)
+    return embed_texts(model, texts, role="document", prompt=prompts["document"], **how), asked
 
 
 def embed_pairs(

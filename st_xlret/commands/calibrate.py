@@ -253,21 +253,16 @@ def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Compari
 
 def _embedded(texts: Texts, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
-    from st_xlret.calibration.choose import QUERIES
-    from st_xlret.encoding import embeds_roles_apart, role_prompt
+    from st_xlret.calibration.model import embed_roles
+    from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.export import load_model
 
     model = load_model(texts.model or "", texts.device)
-    ask, tell = role_prompt(model, "query", texts.query_prompt), role_prompt(model, "document", texts.document_prompt)
+    prompts = {role: role_prompt(model, role, getattr(texts, f"{role}_prompt")) for role in PROMPT_NAMES}
     how: Any = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    documents = calibrations.embed_texts(model, chosen, role="document", prompt=tell, **how)
-    queries = None
-    if embeds_roles_apart(model, ask, tell):
-        first = {code: part[:QUERIES] for code, part in chosen.items()}
-        queries = calibrations.embed_texts(model, first, role="query", prompt=ask, **how)
-    return documents, queries, {code: part.documents for code, part in sample.items()}
+    return *embed_roles(model, chosen, prompts, **how), {code: part.documents for code, part in sample.items()}
 
 
 def _calibrate_model(texts: Texts, options: Arguments) -> None:
