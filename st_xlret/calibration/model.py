@@ -120,7 +120,7 @@ def calibrate(
         questions = sample_questions(queries, None if joins else list(sample), **drawn)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=not is_lsar)
-    named: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+    named: dict[Any, str | None] = {"query": query_prompt, "document": document_prompt}
     prompts = {role: role_prompt(encoder, role, prompt) for role, prompt in named.items()}
     how: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
     as_asked: Any = {"role": "query", "prompt": prompts["query"], "precision": precision, **how}
@@ -157,7 +157,7 @@ def calibrate(
     pooled = pooled_rows(encoder, few_of_each, prompts) if is_lsar else None
     query_layer = fitted.layer("query") if fitted.query is not None else None
     calibrated = export(encoder, layer, query_calibration=query_layer, pooled=pooled)
-    calibrated.prompts.update({**prompts})
+    calibrated.prompts.update(prompts)
     name = model if isinstance(model, str) else None
     set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])
     return calibrated
