@@ -35,11 +35,11 @@ def contrastive_context_loss(
 ) -> Tensor:
     """Contrastive context prediction (CCP, Wu et al. 2022, Algorithm 1, lines 14-16).
 
-    The loss is the mean over ordered positive pairs (c, i) of `-log(e^{s_ci} / sum_k e^{s_ck})`, where s is the
-    cosine divided by `temperature` and k runs over all rows but c, and over all keys of the queue. Rows that share
-    a window id are positives of each other. Rows and keys of another language than c's are left out of the sum, and so
-    are those of c's document and of c's text, where these are given; positives of c never are. A row that has no
-    positive serves as a negative only; a batch that has none is a `ValueError`.
+    The loss is the mean over ordered positive pairs (c, i) of `-log(e^{s_ci} / sum_k e^{s_ck})`, where s is the cosine
+    divided by `temperature` and k runs over all rows but c, and over all keys of the queue. Rows of one window are
+    positives of each other. Rows and keys of another language than c's are left out of the sum, and those of c's
+    document and text, where these are given; positives of c never are. A row without a positive is a negative only; a
+    batch without any is a `ValueError`.
 
     Args:
         z: Projected sentence vectors, shape (B, d). They need not have unit length.
@@ -90,6 +90,86 @@ def contrastive_context_loss(
         return -F.logsigmoid(logits[anchor, positive] - log_others).mean()
 
 
+def masked_sentence_loss(
+    p: Tensor,
+    h: Tensor,
+    document: Tensor,
+    *,
+    mu: float = 0.5,
+    temperature: float = 0.1,
+    num_negatives: int | None = None,
+    generator: torch.Generator | None = None,
+    intra_document_negatives: bool = True,
+    predicted: Tensor | None = None,
+    language: Tensor | None = None,
+    text: Tensor | None = None,
+) -> Tensor:
+    """Hierarchical contrastive loss for masked sentence prediction (MSM, Zhang et al. 2023, Eq. 1-2).
+
+    The loss is the mean over rows t of
+    `-log(e^{s_tt} / (e^{s_tt} + sum_j e^{s_tj - mu alpha_t} + sum_k e^{s_tk}))`, where s_tj is the cosine of p_t and
+    h_j divided by `temperature`, j runs over the other sentences of t's document and k over those of other documents.
+    The bias `alpha_t`, without a gradient, is the mean of the first kind of logits minus that of the second, and 0 if t
+    has only one kind. A row without negatives contributes 0. Logits are computed in chunks, and again backwards.
+
+    Args:
+        p: Projected predictions of the masked sentences (S, d). They need not have unit length.
+        h: Projected vectors of the sentences themselves (S, d).
+        document: Document id of each row, integers (S,).
+        mu: Fraction of the bias that is subtracted from the intra-document logits; 0 turns the bias off.
+        temperature: Divisor of the cosines. Eq. 1 shows none; the authors' program has it.
+        num_negatives: Number of cross-document negatives to draw for each row, without replacement; None for all.
+        generator: Random generator for the draw, on the device of `p`. Default: torch's global generator.
+        intra_document_negatives: Use the other sentences of t's document as negatives.
+        predicted: Which rows to predict, boolean (S,). The others are negatives only. None for all rows.
+        language: Language id of each row, integers (S,). Sentences of other languages are not negatives.
+        text: Text id of each row, integers (S,). Sentences with t's own text are not negatives.
+
+    Example:
+        >>> h = torch.eye(4)                                    # two documents of two sentences
+        >>> loss = masked_sentence_loss(h, h, torch.tensor([0, 0, 1, 1]))
+        >>> round(loss.item(), 6)                               # log(1 + 3 e^-10)
+        0.000136
+    """
+    check_matrices(len(p), temperature, p=p, h=h)
+    check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
+    anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
+    if not len(anchors) or mu < 0 or (num_negatives is not None and num_negatives < 1):
+        got = f"got {len(anchors)} of {len(p)} rows, mu={mu}, num_negatives={num_negatives}"
+        raise ValueError(f"there must be a row to predict, mu >= 0 and num_negatives >= 1, or None for all: {got}")
+
+    def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
+        others = rows[:, None] != torch.arange(len(h), device=h.device)
+        if text is not None:
+            others &= text[rows, None] != text
+        same = document[rows, None] == document
+        cross = others & ~same
+        if language is not None:
+            cross &= language[rows, None] == language
+        if num_negatives is not None and int(cross.sum(1).max()) > num_negatives:
+            # The largest of random numbers: a draw without replacement. Other rows get one below them all.
+            draw = torch.rand(cross.shape, generator=generator, device=cross.device).masked_fill_(~cross, -1.0)
+            cross &= torch.zeros_like(cross).scatter_(1, draw.topk(num_negatives, dim=1).indices, True)
+        return others & same & intra_document_negatives, cross
+
+    def sum_of_terms(p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor) -> Tensor:
+        logits = p @ h.T
+        of_intra, of_cross = ((logits.detach() * kind).sum(1) / kind.sum(1).clamp(min=1) for kind in (intra, cross))
+        alpha = (of_intra - of_cross) * (intra.any(1) & cross.any(1))
+        shifted = logits - mu * alpha[:, None] * intra
+        log_others = shifted.masked_fill(~(intra | cross), LOWEST).logsumexp(dim=1)
+        return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
+
+    with torch.autocast(p.device.type, enabled=False):
+        p, h = unit_rows(p[anchors]) / temperature, unit_rows(h)
+        total, size = p.new_zeros(()), max(1, CHUNK // len(h))
+        for part, rows in zip(p.split(size), anchors.split(size), strict=True):
+            # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.
+            total = total + checkpoint(sum_of_terms, part, h, rows, *negatives(rows), use_reentrant=False)
+        return total / len(p)
+
+
 def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
     """Symmetric InfoNCE over the rows of both sides (ML-CTL, Eq. 1-2; L_sema of lang-contrastive, Eq. 2).
 
@@ -113,10 +193,9 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
 def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
     """Cross-zero noise contrastive estimation (ML-CTL, Chen et al. 2022: Eq. 5, averaged symmetrically as in Eq. 2).
 
-    As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore has no lower bound at 0: it
-    becomes negative once the positive wins, and its gradient with respect to the positive stays 1 / temperature however
-    far ahead the positive is. For each anchor, InfoNCE is the softplus of CZ-NCE. An anchor that has no negative left
-    counts as 0. Fewer than two pairs are a `ValueError`.
+    As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore becomes negative once the
+    positive wins, and its gradient with respect to the positive stays 1 / temperature however far ahead that is. For
+    each anchor, InfoNCE is the softplus of CZ-NCE. An anchor that has no negative left counts as 0.
 
     Example:
         >>> x = torch.eye(4)
@@ -178,9 +257,8 @@ def language_contrastive_loss(
     """Language contrastive loss L_lang (lang-contrastive, Hu et al. 2023, Eq. 3).
 
     For each parallel pair (x_n, y_n) and every other row z_k of x, y and `others`, the loss has the term
-    `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`. A term has its minimum, 2 log 2, at d = 0,
-    where z_k is equally similar to both sides of the pair. The differences are computed in chunks, and again in the
-    backward pass.
+    `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`, which is least, 2 log 2, where z_k is equally
+    similar to both sides. The differences are computed in chunks, and again in the backward pass.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.

@@ -56,8 +56,8 @@ class CrossLingualLoss(nn.Module):
     labels_are: str | None = None  # which tag integer labels are where it is missing
     gather_across_devices = True
     default_batches: Callable[[], BatchFactory] = Rows
-    takes = "texts"  # this and the way out stand in messages
-    way_out = "use CrossLingualTrainer, or give the Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
+    takes = "texts"  # this and the example for model.fit stand in messages
+    fit_example = ""
     citation = ""
 
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
@@ -192,7 +192,12 @@ class CrossLingualLoss(nn.Module):
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise a ValueError that says what is wrong with the data, what the loss takes, and how to give it that."""
-        raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}: {self.way_out}")
+        way_out = (
+            "use CrossLingualTrainer, or give the Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
+        )
+        if self.fit_example:
+            way_out += f" and batch_sampler={self.default_batches.__name__}(); with model.fit, {self.fit_example}"
+        raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}: {way_out}")
 
     @property
     def updates_state(self) -> bool:

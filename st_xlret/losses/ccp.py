@@ -20,9 +20,9 @@ from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 class CCPLoss(CrossLingualLoss):
     """Contrastive context prediction (CCP, Wu et al. 2022, section 3.1 and Algorithm 1), from documents alone.
 
-    The encoder learns to tell which sentence stands near a given one. The equation (lines 14-16 of Algorithm 1) is
-    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss], computed on the vectors of a projection
-    head, with the keys of a memory bank as further negatives (not in evaluation). Both are discarded after training.
+    The encoder learns to tell which sentence stands near a given one:
+    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss] of the vectors of a projection head, with
+    the keys of a memory bank as further negatives (not in evaluation). Both are discarded after training.
 
     Rows are windows: either two columns (centre, context), or one column of all centres and then all contexts, as
     `Windows` draws them. Where the features have no `language_id`, as in `model.fit`, integer labels are the languages
@@ -30,12 +30,10 @@ class CCPLoss(CrossLingualLoss):
 
     Args:
         head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
-        bank: Memory bank, or options of the default one, a `LanguageMemoryBank`. The projections of the contexts (z_i)
-            enter it, as in the paper.
+        bank: Memory bank of the projected contexts, or options of the default one, a `LanguageMemoryBank`.
         bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is a bank.
         temperature: Divisor of the cosines; the best of Table 5.
-        cross_language_negatives: Use rows and keys of other languages as negatives too. The encoder can then lower the
-            loss by telling languages apart, of which the paper warns.
+        cross_language_negatives: Use rows and keys of other languages too, which teaches to tell languages apart.
         mask_same_document: Do not use other rows and keys of the anchor's document as negatives. Algorithm 1 uses them.
         mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm 1 uses them.
         normalize: Compare projections by their cosines; if off, by inner products (an ablation of Table 5).
@@ -54,10 +52,7 @@ class CCPLoss(CrossLingualLoss):
 
     most_columns, labels_are, default_batches = 2, "language_id", Windows
     takes = "sentences with 'document' and 'language', or two text columns (centre, context) with 'language'"
-    way_out = (
-        "use CrossLingualTrainer, or batch_sampler=Windows() and data_collator=CrossLingualDataCollator("
-        "model.preprocess); with model.fit, InputExample(texts=[centre, context], label=language_to_id('fr'))"
-    )
+    fit_example = "InputExample(texts=[centre, context], label=language_to_id('fr'))"
     citation = CITATIONS["wu2022ccp"]
 
     def __init__(

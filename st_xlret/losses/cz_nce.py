@@ -13,19 +13,18 @@ from torch import Tensor
 
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import CITATIONS
-from st_xlret.losses.lang_contrastive import SemanticContrastiveLoss
+from st_xlret.losses.lang_contrastive import PairContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
 
-class CZNCELoss(SemanticContrastiveLoss):
+class CZNCELoss(PairContrastiveLoss):
     """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
 
-    The equation is [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or
-    [`info_nce_loss`][st_xlret.functional.info_nce_loss], over two text columns of translations or other pairs. The
-    systems of the paper's Table 1 are:
+    [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or [`info_nce_loss`][st_xlret.functional.info_nce_loss] of two text
+    columns of translations or other pairs. The systems of the paper's Table 1 are:
 
     - *info-snt*: `objective="info_nce"` (Eq. 1-2).
     - *CZ-snt*: the defaults (Eq. 5).
@@ -45,7 +44,7 @@ class CZNCELoss(SemanticContrastiveLoss):
         temperature: Divisor of the cosines.
         mlm: Masked-language-model loss of the same encoder that is added.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
-        **options: `weight`, that of the contrastive part, and the other arguments of `SemanticContrastiveLoss`.
+        **options: `weight`, that of the contrastive part, and the other arguments of `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer

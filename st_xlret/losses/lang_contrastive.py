@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -21,8 +21,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
     Args:
         weight: Factor on the loss.
         gather_across_devices: Compare with the rows of all ranks.
-        mini_batch_num_tokens: Tokens per micro-batch of the encoder, padding included (gradient caching); None for one
-            pass.
+        mini_batch_num_tokens: Tokens, with padding, per micro-batch (gradient caching); None for one pass.
     """
 
     least_columns = 2
@@ -43,18 +42,17 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
     def embed(self, columns: list[dict[str, Any]]) -> list[Tensor]:
-        """The vectors (N, d) of each text column, of which all have one encoder."""
+        """The vectors (N, d) of each text column of one encoder."""
         return embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
 
 
 class RetrievalContrastiveLoss(WeightedContrastiveLoss):
     """Retrieval loss L_IR: each query's gold passage against the batch's other passages (Hu et al. 2023, Eq. 1).
 
-    The equation is [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss]. The loss takes
-    queries, gold passages, and any number of columns of hard negatives, whose names end in `negative` and a number, if
-    any. Its values are those of the host's `MultipleNegativesRankingLoss` with `scale = 1 / temperature`. In contrast
-    to it, the logits are in float32 under autocast, and neither equal passages nor the passages of equal questions are
-    negatives, over all ranks (with a `CrossLingualDataCollator`).
+    [`retrieval_contrastive_loss`][st_xlret.functional.retrieval_contrastive_loss] of queries, gold passages, and any
+    number of columns of hard negatives. Its values are those of the host's `MultipleNegativesRankingLoss` with
+    `scale = 1 / temperature`, but logits are in float32 under autocast, and neither equal passages nor the passages of
+    equal questions are negatives, over all ranks (with a `CrossLingualDataCollator`).
 
     Args:
         temperature: Divisor of the cosines. The default is the host's (a scale of 20); Eq. 1 as printed has 1.
@@ -105,7 +103,24 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
         )
 
 
-class SemanticContrastiveLoss(WeightedContrastiveLoss):
+class PairContrastiveLoss(WeightedContrastiveLoss):
+    """Base of the losses that compare each of N pairs with the others of the batch, by `equation`."""
+
+    most_columns = 2
+    equation: Callable[..., Tensor] = staticmethod(info_nce_loss)
+
+    def __init__(self, model: SentenceTransformer, *, temperature: float = 0.07, **options: Any) -> None:
+        super().__init__(model, **options)
+        self.temperature = temperature
+
+    def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
+        """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
+        (source, target), tags = self.gather([source, target], tags)
+        group = translation_groups(tags["text_id"]) if "text_id" in tags else None
+        return self.weight * self.equation(source, target, temperature=self.temperature, text=group)
+
+
+class SemanticContrastiveLoss(PairContrastiveLoss):
     """Semantic contrastive loss L_sema over translations (Hu et al. 2023, Eq. 2).
 
     Translations, two text columns, are drawn together and away from the 2(N - 1) other rows of the batch, by
@@ -125,12 +140,7 @@ class SemanticContrastiveLoss(WeightedContrastiveLoss):
         0
     """
 
-    most_columns = 2
     takes = "two columns of translations"
-
-    def __init__(self, model: SentenceTransformer, *, temperature: float = 0.07, **options: Any) -> None:
-        super().__init__(model, **options)
-        self.equation, self.temperature = info_nce_loss, temperature
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
@@ -138,34 +148,19 @@ class SemanticContrastiveLoss(WeightedContrastiveLoss):
         source, target = self.embed(columns)
         return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
 
-    def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
-        (source, target), tags = self.gather([source, target], tags)
-        group = translation_groups(tags["text_id"]) if "text_id" in tags else None
-        return self.weight * self.equation(source, target, temperature=self.temperature, text=group)
-
 
 class LangContrastiveLoss(WeightedContrastiveLoss):
     """Language contrastive loss L_lang over translations and other sentences (Hu et al. 2023, Eq. 3).
 
     Every sentence is drawn to be equally similar to the two sides of a translation, by
-    [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The loss takes two text columns of
-    translations, and optionally a third one, `other`, of sentences without. It acts on the passage encoder only: with a
-    `Router`, on its route "document". The paper trains with a weight of 0.001 beside its retrieval loss, and with
-    `reduction="paper"`.
+    [`language_contrastive_loss`][st_xlret.functional.language_contrastive_loss]. The data is that of
+    `SemanticContrastiveLoss` and optionally a third column, `other`, of sentences without a translation. The paper
+    trains with a weight of 0.001 beside its retrieval loss, and with `reduction="paper"`.
 
     Args:
         reduction: "mean" over all terms, which does not depend on how many sentences a batch has; "paper" for the
             divisor that Eq. 3 shows, R (R - 2) for R sentences; or "sum".
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> loss = LangContrastiveLoss(model)
-        >>> columns = [["a", "b"], ["c", "d"]]      # two translations
-        >>> loss([model.preprocess(texts) for texts in columns]).item() > 2 * 0.693
-        True
     """
 
     most_columns, further = 3, "other"

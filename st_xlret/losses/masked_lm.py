@@ -36,27 +36,23 @@ class NoHeadError(ValueError):
 class MaskedLMLoss(CrossLingualLoss):
     """Masked language modelling beside a contrastive loss (BERT, Devlin et al. 2019; CCP, section 3; MSM, Eq. 3).
 
-    The loss, [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy], predicts masked tokens with the
-    checkpoint's own language-model head, whose projection to the vocabulary stays tied to the input embeddings if the
-    checkpoint ties them. The mean is over the masked tokens of all ranks.
+    The checkpoint's own language-model head, tied to the input embeddings if it was, predicts masked tokens.
+    The loss is the mean [`chunked_cross_entropy`][st_xlret.functional.chunked_cross_entropy] over those of all ranks.
 
-    Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay, as in BERT. What is
-    hidden in a text depends on the text, on the seed and, in training, on the number of batches before this one, but
-    not on the place in the batch or the rank.
+    Of the chosen tokens, 80 % are replaced by the mask token, 10 % by a random one, and 10 % stay. The choice depends
+    on the text, the seed and, in training, the number of batches before, but not on the place in the batch or the rank.
 
     Args:
         model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off.
         mask_probability: Fraction of tokens to predict.
         weight: Factor on the loss.
-        lm_head_from: Checkpoint (name or folder) to take the head from. Default: the encoder's own. An encoder from
-            scratch has none, and its head is trained from scratch with it.
-        fresh_head: Make a new head for a checkpoint without one. Its gradients are random at first and disturb the
-            encoder: call [`train_head`][st_xlret.MaskedLMLoss.train_head] before the training.
+        lm_head_from: Checkpoint to take the head from. Default: the encoder's own, or a new one for one from scratch.
+        fresh_head: Make a new head for a checkpoint without one. Call
+            [`train_head`][st_xlret.MaskedLMLoss.train_head] first, else its random gradients disturb the encoder.
         seed: Seed of the choice of tokens. Default: that of torch's global random generator.
 
     Raises:
-        NoHeadError: If the checkpoint has no trained head, or one that cannot be used apart from its encoder (as of
-            MobileBERT, Longformer, ESM, LUKE), or its tokenizer has no mask token.
+        NoHeadError: No trained head, none that works apart from its encoder (as of MobileBERT, ESM), or no mask token.
 
     Example:
         >>> from st_xlret.modules import train_tokenizer, transformer_encoder
@@ -130,9 +126,8 @@ class MaskedLMLoss(CrossLingualLoss):
     ) -> list[float]:
         """Train a new head alone, before the encoder is trained with it: encoder, random state and `steps` stay.
 
-        Of a head tied to the word embeddings, the small layer before the projection and the bias learn. The head is
-        trained when the loss of the texts that are held out falls by less than 1 % in three evaluations. Returns the
-        held-out losses: before the first step, and at each evaluation.
+        Of a head tied to the word embeddings, the layer before the projection and the bias learn, until the held-out
+        loss falls by less than 1 % in three evaluations. Returns these losses, that before the first step included.
 
         Args:
             texts: 20 texts or more, as the encoder is to read them, in any order.
@@ -142,13 +137,6 @@ class MaskedLMLoss(CrossLingualLoss):
             evaluate_every: Steps between two evaluations.
             held_out: Texts to evaluate on, at most a tenth of all.
             show_progress_bar: Show a progress bar with the held-out loss.
-
-        Example:
-            >>> from st_xlret.modules import train_tokenizer, transformer_encoder
-            >>> model = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=60), "tiny").to("cpu")
-            >>> losses = MaskedLMLoss(model).train_head(["a b c d"] * 40, max_steps=60, evaluate_every=30)
-            >>> losses[-1] < losses[0]
-            True
         """
         if len(texts) < 20:
             self.refuse(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")

@@ -26,10 +26,9 @@ from st_xlret.modules import DocumentEncoder, ProjectionHead
 class MSMLoss(CrossLingualLoss):
     """Masked sentence prediction (MSM, Zhang et al. 2023, section 3.2), from documents alone.
 
-    Each sentence of a document is masked in turn and predicted from the others by a document encoder. The predictions
-    and the sentences' own vectors pass through two projection heads, and
-    [`masked_sentence_loss`][st_xlret.functional.masked_sentence_loss] (Eq. 1-2) compares them. Document encoder and
-    heads are discarded after training.
+    A document encoder predicts each sentence of a document from the others. Two projection heads map predictions and
+    sentence vectors, and [`masked_sentence_loss`][st_xlret.functional.masked_sentence_loss] (Eq. 1-2) compares them.
+    Document encoder and heads are discarded after training.
 
     A row is a sentence, whose block and place `Blocks` and `CrossLingualDataCollator` attach. Or a row is a block with
     a numbered column for each of its sentences (`sentence_0`, `sentence_1`, ...); empty texts are padding, and where
@@ -40,39 +39,31 @@ class MSMLoss(CrossLingualLoss):
     Args:
         document_encoder: Document encoder, or options of the default one, a `DocumentEncoder` of the encoder's size.
         heads: Two projection heads ("separate"), one for both sides ("shared"), or "none" (Table 7).
-        num_negatives: Number of cross-document negatives of a row (Table 6), drawn at random if there are more; None
-            for all.
+        num_negatives: Cross-document negatives of a row (Table 6), drawn if there are more; None for all.
         mu: Fraction of the bias that is subtracted from intra-document logits; 0 for no bias (Table 5).
         temperature: Divisor of the cosines. Eq. 1 shows none; 0.1 is that of the authors' program.
         intra_document_negatives: Use the other sentences of the document as negatives; off is "cross-doc" of Table 5.
         cross_language_negatives: Use rows of other languages too. The paper's batches, of one language, have none.
         mask_same_text: Do not use rows that have the sentence's own text as negatives. The paper does not say so.
         mini_batch_size: Number of sentences per micro-batch of the encoder (gradient caching); None for one pass.
-        mlm: A masked-language-model loss of the same encoder that is added to each batch (Eq. 3), of at most
-            `mini_batch_size` random sentences of each rank. The value is then the two parts by name. None if the two
-            alternate by batch.
+        mlm: A masked-language-model loss of the same encoder on each batch (Eq. 3), of at most `mini_batch_size` random
+            sentences of each rank; the value is then the two parts by name. None if the two alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
         seed: Seed of the random draws.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
         >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> loss = MSMLoss(model)
-        >>> features = model.preprocess(["a", "b", "c", "d", "a b"])          # two documents
-        >>> features["block_id"] = torch.tensor([0, 0, 0, 1, 1])
-        >>> features["sentence_position"] = torch.tensor([0, 1, 2, 0, 1])
-        >>> features["language_id"] = torch.full((5,), 25966)
-        >>> loss([features]).backward()
+        >>> loss = MSMLoss(model, cross_language_negatives=True)
+        >>> columns = [["a", "d"], ["b", "a b"], ["c", ""]]      # documents of three and of two sentences
+        >>> loss([model.preprocess(texts) for texts in columns]).backward()
     """
 
     steps: Tensor
 
     labels_are, default_batches = "document_id", Blocks
     takes = "sentences with 'document', 'position' and 'language', or blocks in columns 'sentence_0', 'sentence_1', ..."
-    way_out = (
-        "use CrossLingualTrainer, or batch_sampler=Blocks() and data_collator=CrossLingualDataCollator("
-        "model.preprocess); with model.fit, InputExample(texts=[first, second, ...], label=document)"
-    )
+    fit_example = "InputExample(texts=[first, second, ...], label=document)"
     citation = CITATIONS["zhang2023modeling"]
 
     def __init__(
@@ -172,7 +163,11 @@ class MSMLoss(CrossLingualLoss):
 
     def _predict(self, vectors: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Predict the sentences (S, d) of blocks of two and more from the others, and tell which (S,) they are."""
-        rows, present = arrange_blocks(tags["block_id"], tags["sentence_position"])
+        order = torch.argsort(tags["sentence_position"], stable=True)
+        order = order[torch.argsort(tags["block_id"][order], stable=True)]
+        counts = torch.unique_consecutive(tags["block_id"][order], return_counts=True)[1].tolist()
+        rows = pad_sequence(order.split(counts or [0]), batch_first=True, padding_value=-1)  # (blocks, places)
+        rows, present = rows.clamp(min=0), rows >= 0
         wrong = tags["sentence_position"][rows].diff() <= 0
         for kind in {"document_id", "language_id"} & tags.keys():
             wrong |= tags[kind][rows].diff() != 0
@@ -229,15 +224,6 @@ class MSMLoss(CrossLingualLoss):
         """Options of the loss, for the model card."""
         mlm = None if self.mlm is None else self.mlm.get_config_dict()
         return {**super().get_config_dict(), "document_encoder_layers": len(self.document_encoder.layers), "mlm": mlm}
-
-
-def arrange_blocks(block: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
-    """Find which row of the batch stands at which place of which block, and which places of shorter blocks are none."""
-    order = torch.argsort(position, stable=True)
-    order = order[torch.argsort(block[order], stable=True)]
-    counts = torch.unique_consecutive(block[order], return_counts=True)[1].tolist()
-    rows = pad_sequence(order.split(counts or [0]), batch_first=True, padding_value=-1)
-    return rows.clamp(min=0), rows >= 0
 
 
 def gather_ragged(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,10 +20,9 @@ from st_xlret.losses.embedding import embed, keep_padding
 class SimilarityDistillationLoss(CrossLingualLoss):
     """Give texts of all languages the place that a teacher gives their English translations.
 
-    The equation is [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]: the neighbours
-    of a text among the teacher's vectors, and their order, become those of its translation. The teacher is often the
-    encoder itself before training: then English keeps its place, and the other languages come to it. The data set has
-    one text column and an integer column `label`, the row of `teacher` that the text is to reach.
+    The neighbours of a text among the teacher's vectors become those of its translation, by
+    [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]. The teacher is often the encoder
+    before training: English keeps its place then. The column `label` is the row of `teacher` that a text is to reach.
 
     Args:
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from st_xlret.modules.document_encoder import DocumentEncoder
 from st_xlret.modules.encoders import (
     first_last_encoder,
     freeze_unused,
@@ -12,7 +11,7 @@ from st_xlret.modules.encoders import (
     transformer_encoder,
     with_two_encoders,
 )
-from st_xlret.modules.heads import AsymmetricBNHead, ContextualEncoder, ProjectionHead
+from st_xlret.modules.heads import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, ProjectionHead
 from st_xlret.modules.language_memory_bank import LanguageMemoryBank
 
 __all__ = [

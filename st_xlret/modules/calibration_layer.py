@@ -12,6 +12,8 @@ from torch import Tensor
 
 from st_xlret.languages import id_to_language
 
+HUB_OPTIONS = {"subfolder", "token", "cache_folder", "revision", "local_files_only"}
+
 
 class CalibrationLayer(Module):
     """One affine map per language over sentence embeddings (CCP, Wu et al. 2022, section 3.2).
@@ -113,8 +115,7 @@ class CalibrationLayer(Module):
     @classmethod
     def load(cls, model_name_or_path: str | Path, **kwargs: Any) -> CalibrationLayer:  # type: ignore[override]
         """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or a repository on the Hub."""
-        names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
-        hub = {name: kwargs[name] for name in names if name in kwargs}
+        hub = {name: kwargs[name] for name in HUB_OPTIONS & kwargs.keys()}
         tensors = cls.load_torch_weights(str(model_name_or_path), **hub)
         return cls(**cls.load_config(str(model_name_or_path), **hub), tensors=tensors)
 

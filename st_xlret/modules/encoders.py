@@ -61,12 +61,10 @@ def train_tokenizer(
 
 
 def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
-    """Make the vocabulary a function of the texts: the trainer leaves order and the last digits of scores to chance.
-
-    Characters too rare for a score of their own get the lowest score plus 0.0001 for each such character before them.
-    """
+    """Make the vocabulary a function of the texts: the trainer leaves order and the last digits of scores to chance."""
     state = json.loads(tokenizer.to_str())
     specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
+    # Characters too rare for a score of their own get the lowest score plus 0.0001 for each such one before them.
     lowest = round(min(score for _, score in pieces), 9)
     characters = sum(len(piece) == 1 for piece, _ in pieces)
     stable = []
@@ -138,9 +136,8 @@ def transformer_encoder(
 def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     """Build an encoder with avg-first-last pooling (ML-CTL, Chen et al. 2022, section 2.2) from the host's own modules.
 
-    The model's own Transformer is followed by a `WeightedLayerPooling` with fixed weights, half for the first and half
-    for the last transformer layer (not the embedding layer), and mean pooling. `token_embeddings` are the average of
-    the two layers too, as `ContextualEncoder` needs them for words.
+    After the model's own Transformer, a `WeightedLayerPooling` takes the average of its first and last layer (not the
+    embedding layer), which `token_embeddings` are too, as `ContextualEncoder` needs them. Mean pooling follows.
 
     Example:
         >>> plain = transformer_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), "tiny")
@@ -152,8 +149,7 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     transformer.auto_model.config.output_hidden_states = True
     features = transformer.get_embedding_dimension()
     # Counted by a run, since configurations name the number in many ways. The embeddings come first.
-    with torch.no_grad():
-        layers = len(_run(model)["all_layer_embeddings"]) - 1
+    layers = len(_run(model)["all_layer_embeddings"]) - 1
     weights = torch.zeros(layers)
     weights[0] += 0.5
     weights[-1] += 0.5
@@ -166,8 +162,7 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """Copy an encoder, so that queries and passages each have their own, behind the host's `Router`.
 
-    The encoder itself becomes that of passages: `encode_query` uses the copy, `encode_document` and `encode` the
-    original.
+    `encode_query` uses the copy; `encode_document` and `encode` use the encoder itself.
 
     Example:
         >>> model = with_two_encoders(static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8))
@@ -183,8 +178,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
 def freeze_unused(model: SentenceTransformer) -> list[str]:
     """Freeze the parameters that neither queries nor passages use, such as the pooler of XLM-R under mean pooling.
 
-    With none left, set `ddp_find_unused_parameters=False`: a step on two encoders runs two forward passes, and
-    `DistributedDataParallel` would take the parameters of each for all there are.
+    With none left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward passes.
     """
     for task in ("query", "document"):
         _run(model, task=task)["sentence_embedding"].sum().backward()

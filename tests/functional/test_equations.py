@@ -19,7 +19,6 @@ from st_xlret.functional import (
     cz_nce_loss,
     info_nce_loss,
     language_contrastive_loss,
-    masked_sentence,
     masked_sentence_loss,
     retrieval_contrastive_loss,
     similarity_distillation_loss,
@@ -224,7 +223,7 @@ def test_equals_the_papers_equation_of_sentences(
     options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_chunks:
-        monkeypatch.setattr(masked_sentence, "CHUNK", 24)
+        monkeypatch.setattr(contrastive, "CHUNK", 24)
     pair = vectors(8), vectors(8, seed=1)
     tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
     if "predicted" in tensors:
