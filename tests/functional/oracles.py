@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-Tags = Sequence[tuple]
 Ids = Sequence[int]
 
 
@@ -17,27 +16,34 @@ def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def naive_context_loss(
-    z: Tensor, window: Ids, tags: Tags, *, temperature, queue=(), queue_tags=(), across_languages=False, normalize=True
+    z: Tensor,
+    window: Ids,
+    language: Ids,
+    *,
+    temperature,
+    cross_language_negatives=False,
+    normalize=True,
+    queue=(),
+    **tags,
 ) -> Tensor:
-    """Algorithm 1 of the CCP paper, lines 14-16; tags are (language, document, text) of each row."""
+    """Algorithm 1 of the CCP paper, lines 14-16, with the arguments of `contrastive_context_loss`."""
+    tags["language"] = language
 
     def score(a: Tensor, b: Tensor) -> Tensor:
         return exponential(a, b, temperature) if normalize else torch.exp(a @ b / temperature)
 
-    def may_be_negative(mine: tuple, other: tuple) -> bool:
-        if mine[0] != other[0] and not across_languages:
-            return False
-        return all(a is None or a != b for a, b in zip(mine[1:], other[1:], strict=True))
+    def may_be_negative(c: int, k: int, side: str = "") -> bool:
+        kinds = [kind for kind in ("language", "document", "text") if tags.get(kind) is not None]
+        equal = {kind: tags[kind][c] == tags[side + kind][k] for kind in kinds}
+        return (equal.pop("language") or cross_language_negatives) and not any(equal.values())
 
     terms = []
     for c in range(len(z)):
         for i in range(len(z)):
             if i == c or window[i] != window[c]:
                 continue
-            rows = [
-                k for k in range(len(z)) if k != c and (window[k] == window[c] or may_be_negative(tags[c], tags[k]))
-            ]
-            keys = [k for k in range(len(queue)) if may_be_negative(tags[c], queue_tags[k])]
+            rows = [k for k in range(len(z)) if k != c and (window[k] == window[c] or may_be_negative(c, k))]
+            keys = [k for k in range(len(queue)) if may_be_negative(c, k, "queue_")]
             denominator = sum(score(z[c], z[k]) for k in rows) + sum(score(z[c], queue[k]) for k in keys)
             terms.append(-torch.log(score(z[c], z[i]) / denominator))
     return torch.stack(terms).mean()
@@ -75,10 +81,7 @@ def naive_masked_sentence_loss(
 def naive_predictions(
     layers: Sequence[Callable], embed: Callable, mask_vector: Tensor, positions: Tensor, documents: Sequence[Tensor]
 ) -> list[Tensor]:
-    """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d).
-
-    `embed` is done to sentence vectors with their positions added; `layers` map (1, places, d) to the same.
-    """
+    """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d)."""
     results = []
     for h in documents:
         predictions = []

@@ -51,33 +51,21 @@ def queue_arguments(queue: Tensor, *names: str) -> dict[str, Any]:
     return {"queue": queue, "queue_language": QUEUE_LANGUAGE, **tags}
 
 
-def tag_rows(language: Tensor, tags: dict[str, Tensor], names: list[str]) -> list[tuple]:
-    columns = [tags[name].tolist() if name in names else [None] * len(language) for name in ("document", "text")]
-    return list(zip(language.tolist(), *columns, strict=True))
-
-
-@pytest.mark.parametrize(
-    "with_queue, document, text, cross, normalize", list(itertools.product([False, True], repeat=5))
-)
-def test_equals_the_papers_equation(with_queue: bool, document: bool, text: bool, cross: bool, normalize: bool) -> None:
-    z, queue = vectors(10), vectors(5, seed=1).detach()
-    names = [name for name, used in (("document", document), ("text", text)) if used]
-    options: Any = {"temperature": 0.5, "normalize": normalize}
-    tags = {name: TAGS[name] for name in names} | (queue_arguments(queue, *names) if with_queue else {})
-    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, cross_language_negatives=cross, **tags, **options)
-    if with_queue:
-        options |= {"queue": queue, "queue_tags": tag_rows(QUEUE_LANGUAGE, QUEUE_TAGS, names)}
-    rows = tag_rows(LANGUAGE, TAGS, names)
-    expected = naive_context_loss(z, WINDOW.tolist(), rows, across_languages=cross, **options)
+@pytest.mark.parametrize("names", [(), ("document",), ("text",), ("document", "text")])
+@pytest.mark.parametrize("chunk_of_queue", [None, 2**22, 20, 1])
+@pytest.mark.parametrize("cross, normalize", list(itertools.product([False, True], repeat=2)))
+def test_equals_the_papers_equation(
+    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], chunk_of_queue: int | None, cross: bool, normalize: bool
+) -> None:
+    z, options = vectors(10), {"temperature": 0.5, "normalize": normalize, "cross_language_negatives": cross}
+    options |= {name: TAGS[name] for name in names}
+    if chunk_of_queue:
+        monkeypatch.setattr(contrastive, "CHUNK", chunk_of_queue)
+        options |= queue_arguments(vectors(5, seed=1).detach(), *names)
+    equations: Any = contrastive_context_loss, naive_context_loss
+    loss, expected = (equation(z, WINDOW, LANGUAGE, **options) for equation in equations)
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(*torch.autograd.grad(loss, z), *torch.autograd.grad(expected, z))
-
-
-@pytest.mark.parametrize("elements", [2**22, 20, 1])
-def test_gradient_with_the_queue_in_one_or_several_chunks(monkeypatch: pytest.MonkeyPatch, elements: int) -> None:
-    monkeypatch.setattr(contrastive, "CHUNK", elements)
-    options = queue_arguments(vectors(5, seed=1), "document") | {"temperature": 0.5, "document": TAGS["document"]}
-    assert torch.autograd.gradcheck(lambda z: contrastive_context_loss(z, WINDOW, LANGUAGE, **options), vectors(10))
 
 
 def test_the_queue_gets_no_gradient_and_may_change_before_the_backward_pass() -> None:
@@ -125,10 +113,9 @@ def test_nothing_but_positives_gives_zero_and_no_gradient(equation: Any) -> None
     assert loss == 0 and not x.grad.any() and (y.grad is None or not y.grad.any())
 
 
-def naive_info_nce(x: Tensor, y: Tensor, *, temperature: float, text: list[int] | None = None) -> Tensor:
+def naive_info_nce(x: Tensor, y: Tensor, **options: Any) -> Tensor:
     """Eq. 2 of lang-contrastive: windows of two rows, in one language."""
-    tags: Any = [(0, None, None if text is None else text[row]) for row in range(2 * len(x))]
-    return naive_context_loss(torch.cat([x, y]), [*range(len(x))] * 2, tags, temperature=temperature)
+    return naive_context_loss(torch.cat([x, y]), [*range(len(x))] * 2, [0] * 2 * len(x), **options)
 
 
 @pytest.mark.parametrize("text", [None, [0, 1, 2, 3, 0, 5, 6, 5, 8, 9], [0, 1, 1, 3, 4, 3, 6, 7, 8, 9]])
@@ -208,12 +195,13 @@ OF_DOCUMENTS = [0, 0, 0, 1, 1, 2, 3, 3]
 OF_LANGUAGES = [0, 0, 0, 0, 0, 1, 1, 1]
 OF_TEXTS = [0, 1, 2, 3, 1, 5, 6, 6]
 OPTIONS: list[dict[str, Any]] = [
-    *({}, {"mu": 0.0}, {"mu": 0.7, "temperature": 0.5}, {"intra": False}, {"predicted": [0, 1, 2, 7]}),
-    *(
-        {"language": OF_LANGUAGES},
-        {"text": OF_TEXTS},
-        {"language": OF_LANGUAGES, "text": OF_TEXTS, "predicted": [1, 4, 5, 6]},
-    ),
+    {"mu": 0.5},
+    {"mu": 0.0},
+    {"mu": 0.7, "temperature": 0.5},
+    {"intra": False},
+    {"language": OF_LANGUAGES},
+    {"text": OF_TEXTS},
+    {"language": OF_LANGUAGES, "text": OF_TEXTS, "predicted": [1, 4, 5, 6]},
 ]
 
 
@@ -222,14 +210,12 @@ OPTIONS: list[dict[str, Any]] = [
 def test_equals_the_papers_equation_of_sentences(
     options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if in_chunks:
-        monkeypatch.setattr(contrastive, "CHUNK", 24)
+    monkeypatch.setattr(contrastive, "CHUNK", 24 if in_chunks else 2**22)
     pair = vectors(8), vectors(8, seed=1)
-    tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items()}
+    tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items() if k != "intra"}
     if "predicted" in tensors:
         tensors["predicted"] = torch.isin(torch.arange(8), tensors["predicted"])
-    if "intra" in tensors:
-        tensors["intra_document_negatives"] = tensors.pop("intra")
+    tensors["intra_document_negatives"] = options.get("intra", True)
     loss = masked_sentence_loss(*pair, torch.tensor(OF_DOCUMENTS), **tensors)
     expected = naive_masked_sentence_loss(*pair, OF_DOCUMENTS, **options)
     torch.testing.assert_close(loss, expected)
