@@ -22,7 +22,7 @@ def write_bytes(file: Path, data: bytes) -> Path:
 
 def write_text(file: Path, text: str, encoding: str = "utf-8") -> Path:
     """Write a text, compressed if the name ends in `.gz` or `.xz`."""
-    return write_bytes(file, text.encode(encoding))
+    return write_bytes(file, text.encode(encoding, "surrogateescape"))
 
 
 def write_jsonl(file: Path, records: Iterable[Any]) -> Path:

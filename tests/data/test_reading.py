@@ -20,19 +20,6 @@ def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path)
     assert [number for number, _ in read_lines(file)] == [1, 4, 5]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"caf\xe9", b"a\xc0\xafb", b"a\xed\xa0\x80b", b"{", b"[1]", b"null", b"{} {}", b"[" * 100_000, b"1" * 10_000],
-)
-def test_a_bad_line_is_named_or_skipped(line: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    file, bad_lines = write_bytes(tmp_path / "a.jsonl", b'{"a": 1}\n' + line + b'\n{"a": 2}\n'), BadLines(skip=True)
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2"):
-        list(read_jsonl(file))
-    assert [number for number, _ in read_jsonl(file, bad_lines)] == [1, 3]
-    bad_lines.warn()
-    assert len(bad_lines.skipped) == 1 and f"{file}, line 2" in caplog.text
-
-
 @pytest.mark.parametrize("end", [".gz", ".xz"])
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_what_is_lost_of_a_damaged_file_is_said(end: str, damage: str, tmp_path: Path) -> None:
@@ -139,6 +126,11 @@ BAD_LINES: list[tuple[str, str, list[Any], list[Any]]] = [  # and good ones, whi
             r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}',
         ],
     ),
+    (
+        *("records", "a.jsonl", ['{"a": 1}', "{}"]),
+        # Half characters here stand for bytes that are no UTF-8.
+        ["caf\udce9", "a\udcc0\udcafb", "{", "[1]", "null", "{} {}", "[" * 100_000, "1" * 10_000],
+    ),
     ("load", "X.en-fr.tsv", ["one\tun", "two\tdeux"], ["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"]),
     ("load", "en-fr.txt", ["one\tun", "two\tdeux"], ["guinea pig cochon dinde"]),
     (
@@ -156,6 +148,11 @@ BAD_LINES: list[tuple[str, str, list[Any], list[Any]]] = [  # and good ones, whi
 @pytest.fixture
 def dictionary() -> Any:
     return lambda file, **options: (read_dictionary(file, **options), Report())
+
+
+@pytest.fixture
+def records() -> Any:
+    return lambda file, skip_bad_lines=False: (list(read_jsonl(file, BadLines(skip_bad_lines))), Report())
 
 
 @pytest.fixture

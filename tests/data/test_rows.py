@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,32 +21,26 @@ def dataset(rows: list[tuple[str, str, str, str]]) -> Dataset:
     return Dataset.from_list([dict(zip(names, row, strict=True)) for row in rows])
 
 
-def many(counts: dict[tuple[str, str], int], *, distinct: int = 10**6) -> Dataset:
+def many(counts: dict[tuple[str, str], int], distinct: int) -> Dataset:
     """Rows of each language pair in random order, of so many different texts per language."""
     dice = np.random.default_rng(0)
     pairs = dice.permutation([both for both, count in counts.items() for _ in range(count)])
     return dataset([(*(f"{code} {dice.integers(distinct)}" for code in both), *both) for both in pairs.tolist()])
 
 
-def count(part: Dataset) -> dict[str, int]:
-    languages = part["target_language"][:]
-    return {language: languages.count(language) for language in sorted(set(languages))}
-
-
 def test_at_most_a_tenth_of_each_language_pair() -> None:
-    pairs = many(COUNTS)
-    assert count(hold_out_pairs(pairs, 1000)[1]) == {"de": 5, "fr": 40}
-    rest, held_out = hold_out_pairs(pairs, 30)
-    assert count(held_out) == {"de": 5, "fr": 30}
-    assert len(rest) + len(held_out) == len(pairs) and count(rest)["sw"] == 9
+    pairs = many(COUNTS, 10**6)
+    for most, french in ((1000, 40), (30, 30)):
+        rest, held_out = hold_out_pairs(pairs, most)
+        assert Counter(held_out["target_language"]) == {"de": 5, "fr": french}
+        assert len(rest) + len(held_out) == len(pairs) and Counter(rest["target_language"])["sw"] == 9
     first, again, other = (hold_out_pairs(pairs, 10, seed=seed)[1].to_list() for seed in (1, 1, 2))
-    assert first == again != other
-    assert len(hold_out_pairs(pairs.select([]), 5)[0]) == 0
+    assert first == again != other and len(hold_out_pairs(pairs.select([]), 5)[0]) == 0
 
 
 @pytest.mark.parametrize("distinct", [20, 200])
 def test_no_text_is_in_both_parts(distinct: int) -> None:
-    pairs = many({**COUNTS, ("fr", "en"): 50}, distinct=distinct)
+    pairs = many({**COUNTS, ("fr", "en"): 50}, distinct)
     rest, held_out = hold_out_pairs(pairs, 5)
     texts = {*held_out["source"], *held_out["target"]}
     # Nothing else is lost.
@@ -74,36 +68,25 @@ def test_a_pivot_on_either_side_is_found() -> None:
     assert by_language(dataset(rows).select([])) == {}
 
 
-def documents() -> Dataset:
+def test_units_are_as_long_as_they_may_be(tmp_path: Path) -> None:
     sentences = ["sun moon", "star", "rain wind snow", "", "tree", "leaf root", " "]
     rows = {"sentence": sentences, "language": ["en"] * 7, "document": [0, 0, 0, 0, 0, 1, 2], "position": range(7)}
-    return Dataset.from_dict({name: list(values) for name, values in rows.items()})
-
-
-@pytest.fixture
-def pack(tmp_path: Path) -> Any:
-    return partial(pack_documents, cache_dir=tmp_path)
-
-
-def test_units_are_as_long_as_they_may_be(pack: Any) -> None:
+    documents = Dataset.from_dict({name: list(values) for name, values in rows.items()})
+    pack = partial(pack_documents, cache_dir=tmp_path)
     # Five tokens and two special ones; a document's units are its own, and empty sentences are gone.
-    packed = pack(documents(), word_tokenizer(), max_tokens=7)
+    packed = pack(documents, word_tokenizer(), max_tokens=7)
     assert packed["sentence"][:] == ["sun moon star", "rain wind snow tree", "leaf root"]
     assert packed["document"][:] == [0, 0, 1] and packed["position"][:] == [0, 1, 0]
     assert packed["language"][:] == ["en"] * 3
     # A static encoder reads no special tokens.
-    assert pack(documents(), word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
-    # A sentence that is too long stays a unit.
-    packed = pack(documents(), word_tokenizer(), max_tokens=4)
-    assert packed["sentence"][:] == ["sun moon", "star", "rain wind snow", "tree", "leaf root"]
-    assert len(pack(documents().select([3, 6]), word_tokenizer())) == 0
-    with pytest.raises(ValueError, match="got 2"):
-        pack(documents(), word_tokenizer(), max_tokens=2)
-
-
-def test_units_are_taken_again(pack: Any) -> None:
-    # A truncating call leaves its mark on the tokenizer, which is no other one for it.
+    assert pack(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
+    # The table is taken again, with a tokenizer on which a truncating call left its mark.
     tokenizer = word_tokenizer()
     tokenizer(["sun"], truncation=True, max_length=3, padding=True)
-    first, again = (pack(documents(), one, max_tokens=7) for one in (word_tokenizer(), tokenizer))
-    assert again.cache_files == first.cache_files != pack(documents(), tokenizer, max_tokens=8).cache_files
+    assert pack(documents, tokenizer, max_tokens=7).cache_files == packed.cache_files
+    # A sentence that is too long stays a unit.
+    packed = pack(documents, word_tokenizer(), max_tokens=4)
+    assert packed["sentence"][:] == ["sun moon", "star", "rain wind snow", "tree", "leaf root"]
+    assert len(pack(documents.select([3, 6]), word_tokenizer())) == 0
+    with pytest.raises(ValueError, match="got 2"):
+        pack(documents, word_tokenizer(), max_tokens=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -111,54 +112,37 @@ def test_why_a_pair_gives_none(make: Any, source: str, target: str, expected: st
             make(pairs_of((source, target)))
 
 
-@pytest.mark.parametrize(
-    ("pair", "least"),
-    [(("the big old big old big dog", "der Hund"), 9), (("A guinea pig", "ein ein Meerschweinchen"), 7)],
-)
-def test_words_after_the_last_token_that_is_read(make: Any, pair: tuple[str, str], least: int) -> None:
+def test_words_after_the_last_token_that_is_read(make: Any) -> None:
     # One of them is cut in its middle.
-    samples, report = make(pairs_of(pair, GOOD), max_seq_length=6)
-    assert len(samples) == 1 and reason(report) == "truncated"
-    assert len(make(pairs_of(pair, GOOD), max_seq_length=least)[0]) == 2
+    pairs = pairs_of(("the big old big old big dog", "der Hund"), ("A guinea pig", "ein ein Meerschweinchen"), GOOD)
+    for max_seq_length, truncated in ((6, 2), (7, 1), (9, 0)):
+        samples, report = make(pairs, max_seq_length=max_seq_length)
+        assert len(samples) == 3 - truncated and report["en>de", "truncated"] == truncated
 
 
 def test_a_dictionary_serves_the_other_direction_and_regions(make: Any) -> None:
-    parts = [
-        pairs_of(("Ein Baum", "A tree"), languages=("de", "en")),
-        pairs_of(("A tree!", "Ein Baum!"), languages=("en", "de-at")),
-        pairs_of(("A tree", "Un arbre"), languages=("en", "fr")),
-    ]
-    samples, report = make(concatenate_datasets(parts))
+    pairs = {("de", "en"): ("Ein Baum", "A tree"), ("en", "de-at"): GOOD, ("en", "fr"): ("A tree", "Un arbre")}
+    samples, report = make(concatenate_datasets([pairs_of(both, languages=codes) for codes, both in pairs.items()]))
     assert [(s["source_word"], s["target_language"]) for s in samples] == [("Baum", "en"), ("tree", "de-at")]
     assert report["en>fr", "no_dictionary"] == 1
 
 
 def test_at_most_so_many_samples_of_a_pair(make: Any) -> None:
     pairs = pairs_of(("dog house tree street", "Hund Haus Baum Straße"))
-    everything, _ = make(pairs)
-    two = [make(pairs, samples_per_pair=2, seed=seed)[0] for seed in range(8)]
-    assert len(everything) == 4 and {len(samples) for samples in two} == {2}
-    assert all(sample in everything for samples in two for sample in samples) and len(set(map(str, two))) > 1
+    everything, *two = [make(pairs, samples_per_pair=most, seed=seed)[0] for seed, most in enumerate([4, *[2] * 8])]
+    assert len(everything) == 4 and {len(samples) for samples in two} == {2} and len(set(map(str, two))) > 1
+    assert all(sample in everything for samples in two for sample in samples)
     with pytest.raises(ValueError, match="samples_per_pair.*0"):
         make(pairs, samples_per_pair=0)
 
 
 def test_the_same_call_takes_the_kept_samples(make: Any, tmp_path: Path) -> None:
     assert make(pairs_of(GOOD)) == make(pairs_of(GOOD)) and len(list(tmp_path.glob("*.arrow"))) == 1
-    changes: list[dict[str, Any]] = [{"max_seq_length": 8}, {"stop_words_by_language": {}}, {"samples_per_pair": 3}]
-    changes += [{"seed": 4}, {"tokenizer": train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)}]
-    changes += [{"entries": [*ENTRIES, ("x", "y")]}]
-    for number, changed in enumerate(changes, start=2):
-        make(pairs_of(GOOD), **changed)
+    tokenizer = train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)
+    options = {"max_seq_length": 8, "stop_words_by_language": {}, "samples_per_pair": 3, "seed": 4}
+    for number, changed in enumerate({**options, "tokenizer": tokenizer, "entries": ENTRIES[:-1]}.items(), start=2):
+        make(pairs_of(GOOD, ("The dog", "Der Hund")), **dict([changed]))
         assert len(list(tmp_path.glob("*.arrow"))) == number
-
-
-def test_a_space_mark_belongs_to_the_word_and_brackets_do_not_hide_it(make: Any) -> None:
-    # A SentencePiece tokenizer whose mark is a token of its own before "hund".
-    tokenizer = train_tokenizer(["the dog sleeps", "der hund schläft"] * 10, vocabulary=80)
-    samples, _ = make(pairs_of(("the dog", "der hund"), ("a (dog)", "ein Hund")), tokenizer=tokenizer)
-    assert tokens(samples[0], "target", tokenizer)[0].startswith("▁")
-    assert "".join(tokens(samples[1], "source", tokenizer)).strip("▁") == "dog"
 
 
 def slow_algorithm(text: str, word: str, tokenizer: Any) -> tuple[int, int] | None:
@@ -172,44 +156,52 @@ def slow_algorithm(text: str, word: str, tokenizer: Any) -> tuple[int, int] | No
 
 def test_it_finds_what_the_printed_algorithm_finds(make: Any) -> None:
     dice, tokenizer = random.Random(0), word_piece()
-    english = ["dog", "doghouse", "dogs", "house", "street", "guinea", "pig", "tree", "big", "old"]
-    german = ["hund", "hunds", "haus", "straße", "meerschweinchen", "baum", "baums", "ein"]
 
-    def text(words: list[str], most: int) -> str:
-        drawn = (word + dice.choice([" ", " ", ", ", " (", ") ", "-"]) for word in dice.choices(words, k=most))
+    def text(words: str, most: int) -> str:
+        drawn = (word + dice.choice([" ", " ", ", ", " (", ") ", "-"]) for word in dice.choices(words.split(), k=most))
         return " ".join("".join(drawn).split())
 
-    rows = [(text(english, dice.randint(1, 7)), text(german, dice.randint(1, 5))) for _ in range(400)]
+    def pair() -> tuple[str, str]:
+        source = text("dog doghouse dogs house street guinea pig tree big old", dice.randint(1, 7))
+        return source, text("hund hunds haus straße meerschweinchen baum baums ein", dice.randint(1, 5))
+
+    rows = [pair() for _ in range(400)]
     entries = [*ENTRIES[:2], *ENTRIES[3:], ("big", "ein"), ("old", "hund"), ("dog", "haus"), ("dogs", "hunds")]
     entries.append(("guinea", "Baum"))
     samples, report = make(pairs_of(*rows), entries, stop_words_by_language={})
     names = ("source", "target", "source_start", "source_end", "target_start", "target_end")
     expected = set()
-    for source, target in set(rows):
-        for words in entries:
-            places = [slow_algorithm(text, word, tokenizer) for text, word in zip((source, target), words, strict=True)]
-            if places[0] and places[1]:
-                expected.add((source, target, *places[0], *places[1]))
+    for both, words in product(set(rows), entries):
+        source, target = (slow_algorithm(*side, tokenizer) for side in zip(both, words, strict=True))
+        if source and target:
+            expected.add((*both, *source, *target))
     assert {tuple(sample[name] for name in names) for sample in samples} == expected and len(expected) > 100
     assert report["en>de", "pairs"] == 400 == sum(report.values()) - 400 - len(samples)
 
 
 @pytest.mark.parametrize(
-    "language, source, target, entry",
+    ("language", "source", "target", "entry"),
     [
+        # A tokenizer marks the space before a word, here by a token of its own, and none after a bracket.
+        ("de", "the dog", "der hund", ("dog", "hund")),
+        ("de", "a (dog)", "ein hund", ("dog", "hund")),
         ("zh", "A 😀 book", "😀 这本书很好", ("book", "书")),
         ("zh", "the library", "去图书馆看", ("library", "图书馆")),
         ("ja", "A book", "昨日、本を読む。", ("book", "本")),
         ("th", "A book", "เราอ่านหนังสือ", ("book", "หนังสือ")),
     ],
 )
-def test_languages_without_spaces(make: Any, language: str, source: str, target: str, entry: Any) -> None:
-    pytest.importorskip("icu4py")
+def test_marks_of_spaces_and_languages_without_any(
+    make: Any, language: str, source: str, target: str, entry: Any
+) -> None:
+    if language != "de":
+        pytest.importorskip("icu4py")
     tokenizer = train_tokenizer([" ".join(target), source.lower()] * 9, vocabulary=90)
     pairs, dictionaries = pairs_of((source, target), languages=("en", language)), [Dictionary("en", language, [entry])]
     (sample,), _ = make(pairs, dictionaries=dictionaries, tokenizer=tokenizer)
-    ids = tokenizer(target)["input_ids"][sample["target_start"] : sample["target_end"]]
-    assert tokenizer.decode(ids).strip() == entry[1] == sample["target_word"]
+    for side, word in zip(("source", "target"), entry, strict=True):
+        assert "".join(tokens(sample, side, tokenizer)).strip("▁") == word == sample[f"{side}_word"]
+    assert tokens(sample, "target", tokenizer)[0].startswith("▁") == (language == "de")
 
 
 @pytest.mark.parametrize("name", ["en-de.txt", "words.en-de.tsv.gz"])
