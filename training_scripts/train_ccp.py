@@ -7,8 +7,7 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
         --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
-(--pairs; JSON lines {"source_language", "target_language", "source", "target"}, Moses and more) are trained on beside
-them, and some are held out to evaluate the run.
+(--pairs) are trained on beside them, and some are held out to evaluate the run.
 """
 
 from __future__ import annotations
@@ -18,14 +17,9 @@ from typing import Any
 
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
-from st_xlret.training.data import Documents, Pairs, summary, texts_of
+from st_xlret.training.data import Documents, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, TrainingArguments, keep_best, loss_options, run_script
-
-
-@dataclass
-class DataArguments(Documents, Pairs):
-    """Documents, parallel sentences, or both."""
 
 
 @dataclass
@@ -46,7 +40,7 @@ class CCPArguments:
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DataArguments, CCPArguments, TrainingArguments]
+    groups = [EncoderArguments, Documents, CCPArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
@@ -75,8 +69,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 3. Train, measure and save.
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    about = summary(sentences=documents, pairs=pairs)
-    return run.train_and_save(trainer, about, evaluators=[evaluator], tag="ccp")
+    return run.train_and_save(trainer, summary(sentences=documents, pairs=pairs), evaluators=[evaluator], tag="ccp")
 
 
 if __name__ == "__main__":

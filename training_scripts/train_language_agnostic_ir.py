@@ -22,13 +22,13 @@ from st_xlret.batches import Rows, pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, Pairs, Questions, summary, texts_of
+from st_xlret.training.data import Documents, Questions, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
 
 @dataclass
-class DataArguments(Questions, Pairs, Documents):
+class DataArguments(Questions, Documents):
     """Questions with passages, translations, and sentences without translations."""
 
 
@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         datasets["retrieval"], losses["retrieval"] = questions, RetrievalContrastiveLoss(model, **given)
 
     # 4. Train, measure and save.
-    evaluators = [evaluator for evaluator in (question_evaluator, pair_evaluator) if evaluator is not None]
+    evaluators = [*filter(None, (question_evaluator, pair_evaluator))]
     of_pairs = "eval_pairs_average_accuracy" if pair_evaluator else None
     keep_best(args, "eval_questions_cosine_mrr@10" if question_evaluator else of_pairs)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)

@@ -8,10 +8,9 @@ sentences with another word (Chen et al., ICASSP 2022; their program: github.com
         --pairs UNv1.0.en-fr.en UNv1.0.en-es.en --dictionaries en-fr.txt en-es.txt --output_dir runs/ml-ctl
 
 A Transformer's sentence vector is the mean over the tokens of its first and last layer, also in the model that is
-saved, unless --pooling checkpoint keeps that of the checkpoint. --mode chooses a system of the paper's Table 1, or
-ML-CTL-info, which the paper does not have. info-snt and CZ-snt train on sentences alone: they need no dictionaries, and
-take --from_scratch static too. Words of Chinese, Japanese and Thai, and the default lists of stop words, need the extra
-st-xlret[words]. Some pairs are held out to choose the best checkpoint.
+saved, unless --pooling checkpoint keeps that of the checkpoint. The modes info-snt and CZ-snt train on sentences alone:
+they need no dictionaries, and take --from_scratch static too. Words of Chinese, Japanese and Thai, and the default
+lists of stop words, need the extra st-xlret[words]. Some pairs are held out to choose the best checkpoint.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ from st_xlret.training.data import Words, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
 
+MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
+
 
 @dataclass
 class MLCTLArguments:
@@ -36,11 +37,7 @@ class MLCTLArguments:
 
     _argument_group_name = "method"
 
-    mode: str = option(
-        "ML-CTL-CZ",
-        "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words, which need --dictionaries.",
-        choices=["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"],
-    )
+    mode: str = option("ML-CTL-CZ", "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words.", MODES)
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
     mlm_weight: float = option(0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out.")
     lower_case: bool = option(False, "Train on texts in lower case, as the authors' program does.")
@@ -66,7 +63,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     groups = [EncoderArguments, Words, MLCTLArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
-    objective, words = "info_nce" if "info" in method.mode else "cz_nce", method.mode.startswith("ML-CTL")
+    words = method.mode.startswith("ML-CTL")
 
     # 1. Data: parallel sentences, some of which are held out.
     pairs, evaluator = data.load_pairs(args.seed)
@@ -90,8 +87,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     layers = ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None
     mlm = encoder.masked_words(model, texts, args) if method.mlm_weight else None
     batches = {"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing}
-    given = {"objective": objective, "temperature": method.temperature, "mlm_weight": method.mlm_weight}
-    loss = CZNCELoss(model, layers, mlm=mlm, **run.loss_options("pairs", batches=batches, **given))
+    given = {"objective": "info_nce" if "info" in method.mode else "cz_nce", "temperature": method.temperature}
+    options = run.loss_options("pairs", batches=batches, mlm_weight=method.mlm_weight, **given)
+    loss = CZNCELoss(model, layers, mlm=mlm, **options)
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
     about = {"mode": method.mode, **summary(pairs=pairs), "word_samples": counts}

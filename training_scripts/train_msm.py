@@ -7,14 +7,11 @@ remains. The paper's setting, which starts from XLM-R base, on several GPUs:
     torchrun --nproc-per-node 8 training_scripts/train_msm.py training_scripts/recipes/msm.yaml \
         --documents documents/*.jsonl.gz --output_dir runs/msm
 
-On two CPU cores in minutes, a small Transformer from scratch, whose document encoder learns more slowly:
-
-    python training_scripts/train_msm.py --from_scratch mini --documents documents/ --output_dir runs/msm-mini \
-        --max_steps 2000 --learning_rate 1e-3 --learning_rate_mapping '{"document_encoder|projections": 4e-4}'
+With --from_scratch mini, --learning_rate 1e-3 and --learning_rate_mapping '{"document_encoder|projections": 4e-4}',
+2 000 steps take minutes on two CPU cores.
 
 Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
-(--pairs) are not part of the paper: they are trained on beside the documents, and some are held out to choose the best
-checkpoint.
+(--pairs), which the paper does not have, are trained on beside them, and some are held out to choose the best model.
 """
 
 from __future__ import annotations
@@ -26,14 +23,9 @@ from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, Pairs, summary, texts_of
+from st_xlret.training.data import Documents, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best, loss_options, run_script
-
-
-@dataclass
-class DataArguments(Documents, Pairs):
-    """Documents, parallel sentences, or both."""
 
 
 @dataclass
@@ -64,7 +56,7 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DataArguments, MSMArguments, TrainingArguments]
+    groups = [EncoderArguments, Documents, MSMArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
@@ -74,8 +66,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if documents is None and (pairs is None or not method.pairs_ratio):
         raise ValueError("there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0")
 
-    # 2. The encoder, and a loss for each kind of batch: masked sentences, masked words, translations. Batches of the
-    # other kinds have as much text as those of masked sentences.
+    # 2. The encoder, and a loss for each kind of batch: those of words and pairs have as much text as those of blocks.
     model = encoder.load(texts, args)
     if documents is not None and method.pack_tokens:
         documents = pack_documents(documents, model.tokenizer, max_tokens=method.pack_tokens)
@@ -88,8 +79,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
         given["document_encoder"] = {"max_sentences": method.block_sentences}
         given["batches"] = {"block_size": method.block_sentences, **smoothing}
-        summed = words if method.sum_mlm else None
-        datasets["msm"], losses["msm"] = documents, MSMLoss(model, mlm=summed, **run.loss_options("msm", **given))
+        given["mlm"] = words if method.sum_mlm else None
+        datasets["msm"], losses["msm"] = documents, MSMLoss(model, **run.loss_options("msm", **given))
         if words is not None and not method.sum_mlm:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
@@ -100,8 +91,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 3. Train, measure and save.
     keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    about, tag = summary(sentences=documents, pairs=pairs), next(iter(datasets))
-    return run.train_and_save(trainer, about, evaluators=[evaluator], tag=tag)
+    tag = next(iter(datasets))
+    return run.train_and_save(trainer, summary(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@ the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does i
     torchrun --nproc-per-node 8 training_scripts/train_retriever.py training_scripts/recipes/retriever-nq.yaml \
         --per_device_train_batch_size 16 --model runs/msm/model --retrieval nq.jsonl --output_dir runs/nq
 
-Every row has the language of its question. The negatives are the other passages of the batch, those of the other
-devices too, and with --hard_negatives some of each question's own, which the files hold or the model finds before it is
-trained. A passage that answers two questions of a batch is a negative of neither. Two encoders (--two_encoders) train
-one of questions and another of passages. With --test, the finished model is measured on XQuAD-R.
+The negatives are the other passages of the batch, those of the other devices too, and with --hard_negatives some of
+each question's own, which the files hold or the model finds before it is trained. A passage that answers two questions
+of a batch is a negative of neither. With --test, the finished model is measured on XQuAD-R.
 """
 
 from __future__ import annotations
@@ -69,8 +68,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 3. The contrastive loss over the passages of all devices.
     options: dict[str, Any] = {"temperature": method.temperature, "similarity": method.similarity}
     options["mini_batch_num_tokens"] = method.mini_batch_num_tokens or None
-    batches = Rows(method.language_smoothing, method.language_mixing)
-    loss = RetrievalContrastiveLoss(model, batches=batches, **options)
+    options["batches"] = Rows(method.language_smoothing, method.language_mixing)
+    loss = RetrievalContrastiveLoss(model, **options)
     keep_best(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.

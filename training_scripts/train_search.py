@@ -6,16 +6,14 @@ r"""Train the encoder that you have for search across languages: all languages a
 
 The encoder's own vectors of English texts, computed once, are the goal (multilingual knowledge distillation, Reimers
 and Gurevych, EMNLP 2020): each translation is to have the neighbours among thousands of English vectors that its
-English side has. With English questions, which are optional, other batches teach to find the sentence that answers
-among those of its paragraph; with --contrastive_ratio, others draw the two texts of a pair together. At the end the
-weights go part of the way back to the original ones (--keep_trained), which keeps what the encoder could do before.
-Pairs need English, or another --pivot, on one side.
+English side has. English questions (--retrieval) teach in other batches to find the sentence that answers among those
+of its paragraph. At the end the weights go part of the way back to the original ones (--keep_trained), which keeps what
+the encoder could do before. Pairs need English, or another --pivot, on one side.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sentence_transformers.base.modules import Router, Transformer
@@ -88,7 +86,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     goals = distillation_data(pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed)
     datasets: dict[str, Any] = {"pairs": goals.pairs()} if method.contrastive_ratio else {}
     datasets |= goals.datasets if method.contrastive_ratio < 1 else {}
-    datasets |= {} if questions is None else {"questions": questions}
 
     # 3. A loss for translations as pairs, as queries and as documents, and for questions; batches of similar lengths.
     lengths = isinstance(model[0], Transformer)
@@ -101,17 +98,18 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_options("pairs", **common, ratio=ratio))
     if roles := [role for role in ROLES if role in datasets]:
         ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
-        vectors = teacher_vectors(model, goals, method.teacher_cache or Path(run.output, "teacher"), args.precision)
+        vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
         for role in roles:
             options = run.loss_options(role, **common, bank_size=method.bank_size, ratio=ratio)
             losses[role] = SimilarityDistillationLoss(model, vectors, **options)
     if questions is not None:
+        datasets["questions"] = questions
         losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_options("questions", **common, ratio=share))
 
     # 4. Train, go part of the way back, measure and save.
     keep_best(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
-    about = {**summary(pairs=pairs), "questions": 0 if questions is None else len(questions)}
+    about = {**summary(pairs=pairs), "questions": len(questions or ())}
     evaluators, tag = [pair_evaluator, question_evaluator], "multilingual-knowledge-distillation"
     return run.train_and_save(trainer, about, evaluators=evaluators, tag=tag)
 

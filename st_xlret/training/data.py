@@ -52,17 +52,6 @@ class Texts:
 
 
 @dataclass
-class Documents(Texts):
-    """Documents to train on."""
-
-    documents: list[str] = option([], "JSON lines, folders of them, or data sets of the Hub as NAME:CONFIG=LANGUAGE.")
-
-    def load_documents(self) -> Dataset | None:
-        """All documents as one memory-mapped data set of sentences, or None if there are none."""
-        return load_documents(self.documents, **self.reading()) if self.documents else None
-
-
-@dataclass
 class Pairs(Texts):
     """Parallel sentences to train on."""
 
@@ -81,6 +70,17 @@ class Pairs(Texts):
         if self.evaluation_pairs:
             logger.warning("no pairs are held out of %d: too few to measure the run by", len(pairs))
         return rest, None
+
+
+@dataclass
+class Documents(Pairs):
+    """Documents to train on, parallel sentences, or both."""
+
+    documents: list[str] = option([], "JSON lines, folders of them, or data sets of the Hub as NAME:CONFIG=LANGUAGE.")
+
+    def load_documents(self) -> Dataset | None:
+        """All documents as one memory-mapped data set of sentences, or None if there are none."""
+        return load_documents(self.documents, **self.reading()) if self.documents else None
 
 
 @dataclass

@@ -14,10 +14,16 @@ from torch import Tensor
 from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.batches.collator import text_to_id
 from st_xlret.languages import language_to_id
+from st_xlret.losses import SimilarityDistillationLoss
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")
 QUESTION_COLUMNS = ("query", "positive", "negative_1")
+
+
+def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
+    """Distillation of 8 vectors."""
+    return SimilarityDistillationLoss(model, torch.eye(8, model.get_embedding_dimension()), **options)
 
 
 def block_features(

@@ -10,11 +10,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
+from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.losses.embedding import embed, take_texts, translation_groups
 from st_xlret.modules import DocumentEncoder, transformer_encoder
 from tests import tiny
-from tests.losses.batches import block_features, columns
+from tests.losses.batches import block_features, columns, taught
 
 
 def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
@@ -26,10 +26,6 @@ def gradients(loss: torch.nn.Module) -> dict[str, Tensor]:
     of_names = {name: p.grad.clone() for name, p in loss.named_parameters() if p.grad is not None}
     loss.zero_grad()
     return of_names
-
-
-def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
-    return SimilarityDistillationLoss(model, torch.eye(8, 32, dtype=torch.double), **options)
 
 
 @pytest.mark.parametrize("make", [msm, SemanticContrastiveLoss, RetrievalContrastiveLoss, taught])
@@ -83,26 +79,22 @@ def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None
         torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-6)
 
 
-def test_micro_batches_are_as_wide_as_their_longest_text_in_multiples_of_16() -> None:
+def test_parts_are_of_similar_lengths_as_wide_as_their_longest_text_in_multiples_of_16() -> None:
     model = transformer_encoder(tiny.tokenizer(), "tiny", max_seq_length=64).to("cpu")
-    shapes = []
-    features = model.preprocess(["sun " * words for words in (3, 60, 20, 1, 40, 2)])
+    shapes: list[tuple[int, ...]] = []
     model[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0]["input_ids"].shape)))
+    features = model.preprocess(["sun " * words for words in (3, 60, 20, 1, 40, 2)])
     embed(model, [features], 2)[0].sum().backward()
     longest = features["input_ids"].shape[1]
     lengths = sorted(features["attention_mask"].sum(1).tolist(), reverse=True)
     once = [(2, min(longest, -(-length // 16) * 16)) for length in lengths[::2]]
     assert sorted(shapes) == sorted(once * 2) and len(set(once)) > 1
-
-
-def test_large_batches_on_a_cpu_are_read_in_parts_of_similar_lengths() -> None:
-    model = tiny.transformer()
-    shapes: list[int] = []
-    model[0].register_forward_pre_hook(lambda module, args: shapes.append(len(args[0]["input_ids"])))
+    # So are large batches on a CPU, which are not asked for in parts.
+    shapes.clear()
     texts = [tiny.sentence(random.Random(i), 1 + i % 8) for i in range(32)]
     (vectors,) = embed(model, [model.preprocess(texts)])
     torch.testing.assert_close(vectors, model(model.preprocess(texts))["sentence_embedding"])
-    assert shapes == [8] * 4 + [32]
+    assert [rows for rows, _ in shapes] == [8] * 4 + [32]
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])

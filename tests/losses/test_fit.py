@@ -13,15 +13,7 @@ from sentence_transformers import InputExample
 from torch.utils.data import DataLoader
 
 from st_xlret.batches.collator import text_to_id
-from st_xlret.losses import (
-    CCPLoss,
-    CZNCELoss,
-    LangContrastiveLoss,
-    MaskedLMLoss,
-    MSMLoss,
-    RetrievalContrastiveLoss,
-    SemanticContrastiveLoss,
-)
+from st_xlret.losses import CCPLoss, MaskedLMLoss, MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
 from tests import tiny
 from tests.losses.batches import EN, FR
 
@@ -33,9 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
     [
         (CCPLoss, 2, [EN, FR]),
         (lambda model: MSMLoss(model, cross_language_negatives=True), 4, list(range(7, 19))),
-        (CZNCELoss, 2, [1]),
         (SemanticContrastiveLoss, 2, [1]),
-        (LangContrastiveLoss, 3, [1]),
         (RetrievalContrastiveLoss, 3, [1]),
         (MaskedLMLoss, 2, [1]),
     ],

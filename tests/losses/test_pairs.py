@@ -121,9 +121,7 @@ def test_masked_words_are_added() -> None:
     torch.testing.assert_close(parts["mlm"], 0.25 * mlm(columns(model, WORDS)))
 
 
-@pytest.mark.parametrize(
-    ("default", "mapping"), [("document", {}), *((name, TO_DOCUMENT) for name in ("document", "query", None))]
-)
+@pytest.mark.parametrize(("default", "mapping"), [("document", {}), ("query", TO_DOCUMENT), (None, TO_DOCUMENT)])
 @pytest.mark.parametrize("kind", [SemanticContrastiveLoss, LangContrastiveLoss])
 def test_the_passage_encoder_alone_is_trained(kind: Any, default: str | None, mapping: dict[str, str]) -> None:
     # The default route is what a column without a task takes: here it may be the wrong one.
@@ -162,36 +160,25 @@ def test_distillation_equals_its_equation_with_the_whole_teacher_as_the_bank(mak
     torch.testing.assert_close(half([model.preprocess(TEXTS)], LABELS), value, rtol=1e-2, atol=1e-2)
 
 
-def test_the_bank_of_distillation_depends_on_the_batch_alone() -> None:
-    model = tiny.static()
-    loss = SimilarityDistillationLoss(model, torch.randn(500, 8), bank_size=20)
-    first = loss([model.preprocess(TEXTS)], LABELS)
-    torch.rand(7)
-    assert torch.equal(loss([model.preprocess(TEXTS)], LABELS), first)
-    assert not torch.equal(loss.bank_rows(LABELS), loss.bank_rows(torch.tensor([4, 4, 0])))
-
-
 @pytest.mark.parametrize("bank_size", [0, 5, 6, 9])
-def test_no_vector_of_the_bank_counts_twice(bank_size: int) -> None:
+def test_the_bank_is_drawn_by_the_batch_alone_and_no_vector_counts_twice(bank_size: int) -> None:
     vectors, student = torch.randn(6, 8), torch.randn(3, 8)
     loss = SimilarityDistillationLoss(tiny.static(), vectors, bank_size=bank_size)
     rows = [*range(6)] if bank_size >= 6 else sorted({*loss.bank_rows(LABELS).tolist()})
     assert {0, 4} <= {*rows}
     expected = naive_distillation(student, vectors[LABELS], vectors[rows], 0.02, 10.0)
+    torch.rand(7)
     torch.testing.assert_close(loss.compute_loss_from_embeddings(student, LABELS), expected)
+    many = SimilarityDistillationLoss(tiny.static(), torch.randn(500, 8), bank_size=20)
+    assert not torch.equal(many.bank_rows(LABELS), many.bank_rows(torch.tensor([4, 4, 0])))
 
 
-@pytest.mark.parametrize(
-    "labels", [None, torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0, 6, 1]), torch.tensor([-1] * 3)]
-)
-def test_labels_that_name_no_vector_are_refused(labels: Tensor | None) -> None:
+def test_labels_that_name_no_vector_are_refused_and_vectors_may_be_cut_off() -> None:
     model = tiny.static()
-    with pytest.raises(ValueError, match="6 vectors"):
-        SimilarityDistillationLoss(model, torch.randn(6, 8))([model.preprocess(TEXTS)], labels)
-
-
-def test_a_model_whose_vectors_are_cut_off() -> None:
-    model = tiny.static()
+    loss = SimilarityDistillationLoss(model, torch.randn(6, 8))
+    for labels in (None, torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0, 6, 1]), torch.tensor([-1] * 3)):
+        with pytest.raises(ValueError, match="6 vectors"):
+            loss([model.preprocess(TEXTS)], labels)
     model.truncate_dim = 4
     loss = SimilarityDistillationLoss(model, torch.tensor(model.encode(["sun", "moon"])))
     assert loss([model.preprocess(["sun", "moon"])], torch.tensor([0, 1])).abs() < 1e-5
