@@ -215,8 +215,6 @@ def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
     mined = mine_hard_negatives(
         questions.select_columns(["query", "positive"]),
         SentenceTransformer(model),
-        anchor_column_name="query",
-        positive_column_name="positive",
         num_negatives=count,
         range_max=100,
         relative_margin=0.05,

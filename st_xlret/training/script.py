@@ -175,8 +175,6 @@ class Run:
         if not self.args.resume:
             for path in complete_checkpoints(self.output) if self.args.process_index == 0 else ():
                 shutil.rmtree(path, ignore_errors=True)
-            if others := sorted(path.name for path in self.output.glob("checkpoint-*")):
-                logger.warning("left as they are, for this script did not complete them: %s", ", ".join(others))
             return None
         with PartialState().main_process_first():
             checkpoint = last_checkpoint(self.output)

@@ -12,18 +12,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
-from transformers import (
-    AutoModelForMaskedLM,
-    BertConfig,
-    DistilBertConfig,
-    LongformerConfig,
-    MobileBertConfig,
-    ModernBertConfig,
-    PerceiverConfig,
-    PretrainedConfig,
-    T5Config,
-    XLMRobertaConfig,
-)
+from transformers import AutoConfig, AutoModelForMaskedLM
 
 from st_xlret import CrossLingualDataCollator
 from st_xlret.losses import CZNCELoss, MaskedLMLoss
@@ -33,20 +22,21 @@ from tests.distributed.workers import mask_every_third
 
 SHAPE = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
 COMMON: dict[str, Any] = {"vocab_size": len(tiny.tokenizer()), "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-DISTIL: dict[str, Any] = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 40}
+COMMON |= {"max_position_embeddings": 40}
 CONFIGURATIONS = {
-    "xlm-roberta": XLMRobertaConfig(**COMMON, **SHAPE, max_position_embeddings=40),
-    "bert": BertConfig(**COMMON, **SHAPE, max_position_embeddings=40),
-    "distilbert": DistilBertConfig(**COMMON, **DISTIL),
-    "modernbert": ModernBertConfig(**COMMON, **SHAPE, cls_token_id=0, sep_token_id=2),
-    "untied": XLMRobertaConfig(**COMMON, **SHAPE, max_position_embeddings=40, tie_word_embeddings=False),
+    "xlm-roberta": SHAPE,
+    "bert": SHAPE,
+    "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32},
+    "modernbert": {**SHAPE, "cls_token_id": 0, "sep_token_id": 2},
+    "xlm-roberta untied": {**SHAPE, "tie_word_embeddings": False},
 }
 
 
 def save_checkpoint(folder: Path, architecture: str) -> Any:
     """A checkpoint of a language model whose biases are not all zero; returns the model."""
     torch.manual_seed(0)
-    model = AutoModelForMaskedLM.from_config(CONFIGURATIONS[architecture])
+    config = AutoConfig.for_model(architecture.split()[0], **COMMON, **CONFIGURATIONS[architecture])
+    model = AutoModelForMaskedLM.from_config(config)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)
@@ -162,22 +152,21 @@ def test_where_the_head_comes_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("architecture", "options"),
     [
-        MobileBertConfig(**SHAPE, vocab_size=60, true_hidden_size=16, intra_bottleneck_size=16, embedding_size=16),
-        LongformerConfig(**SHAPE, vocab_size=60, attention_window=[4]),
-        PerceiverConfig(num_latents=2, d_latents=16, d_model=16, num_self_attends_per_block=1, vocab_size=60),
-        T5Config(vocab_size=60),  # has none
+        ("mobilebert", {**SHAPE, "true_hidden_size": 16, "intra_bottleneck_size": 16, "embedding_size": 16}),
+        ("longformer", {**SHAPE, "attention_window": [4]}),
+        ("perceiver", {"num_latents": 2, "d_latents": 16, "d_model": 16, "num_self_attends_per_block": 1}),
+        ("t5", {}),  # has none
     ],
-    ids=lambda config: config.model_type,
 )
-def test_a_head_that_cannot_be_used_apart_is_none(config: PretrainedConfig) -> None:
-    with pytest.raises(NoHeadError, match=f"'{config.model_type}'"):
-        LanguageModelHead(config)
+def test_a_head_that_cannot_be_used_apart_is_none(architecture: str, options: dict[str, Any]) -> None:
+    with pytest.raises(NoHeadError, match=f"'{architecture}'"):
+        LanguageModelHead(AutoConfig.for_model(architecture, vocab_size=60, **options))
 
 
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
-    texts, options = tiny.texts(100)["sentence"], {"learning_rate": 1e-2, "max_steps": 30, "evaluate_every": 15}
+    texts, options = tiny.texts(100)["sentence"], {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15}
     curves = []
     for low in (False, True):
         model = tiny.transformer(dropout=0.1).train()

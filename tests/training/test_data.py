@@ -48,7 +48,6 @@ def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path:
 
 def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: Path) -> None:
     assert load(questions)[0][1]["positive"] == "Zoo A wolf lives there. It eats fish."
-    assert load(questions, positives="sentence")[0][1]["positive"] == "A wolf lives there."
     rows, _ = load(questions, positives="sentence", context=True, hard_negatives=1)
     assert rows[1]["positive"] == "A wolf lives there. A wolf lives there. It eats fish."
     assert rows[1]["negative_1"] == "It eats fish. A wolf lives there. It eats fish."

@@ -6,16 +6,24 @@ import json
 import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from datasets import DatasetDict
 from safetensors import safe_open
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
+from transformers import TrainerControl, TrainerState
 
-from st_xlret.training import LOSS_STATE_FILE
-from tests.training.runs import KINDS, Recorder, run_of, state_of
+from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, Rows, Windows
+from st_xlret.losses import CCPLoss, SemanticContrastiveLoss
+from st_xlret.modules import LanguageMemoryBank
+from st_xlret.training import LOSS_STATE_FILE, LossStateCallback
+from tests import tiny
+from tests.training.runs import KINDS, Recorder, arguments, run_of, state_of
 
 
 def trained(kind: str, folder: Path, **changed: Any) -> tuple[Any, Recorder]:
@@ -85,11 +93,11 @@ def test_a_checkpoint_is_a_plain_model_and_the_losses_state_beside_it(tmp_path: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradient_accumulation(kind: str, tmp_path: Path) -> None:
+def test_gradient_accumulation_and_checkpointing(kind: str, tmp_path: Path) -> None:
     # Weights that stay as they are: the batches of a step are then those of two steps of the plain run.
     fixed: dict[str, Any] = {"learning_rate": 0.0, "max_grad_norm": 0.0}
-    _, plain = trained(kind, tmp_path / "plain", max_steps=4, **fixed)
-    _, twice = trained(kind, tmp_path / "accumulated", max_steps=2, gradient_accumulation_steps=2, **fixed)
+    _, plain = trained(kind, tmp_path, max_steps=4, **fixed)
+    _, twice = trained(kind, tmp_path, max_steps=2, gradient_accumulation_steps=2, **fixed)
     assert values(twice) == values(plain) and len(values(plain)) == 4 * (3 if kind == "joint" else 1)
     for step, accumulated in enumerate(twice.gradients):
         first, second = plain.gradients[2 * step : 2 * step + 2]
@@ -98,18 +106,10 @@ def test_gradient_accumulation(kind: str, tmp_path: Path) -> None:
             zero = torch.zeros_like(gradient)
             mean = (first.get(key, zero) + second.get(key, zero)) / 2
             torch.testing.assert_close(gradient, mean, rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradient_checkpointing(kind: str, tmp_path: Path) -> None:
-    plain, expected = trained(kind, tmp_path / "plain", max_steps=3)
-    checkpointing, recorder = trained(kind, tmp_path / "checkpointing", max_steps=3, gradient_checkpointing=True)
-    layers = [trainer.model[0].auto_model for trainer in (checkpointing, plain)]
-    assert [each.is_gradient_checkpointing for each in layers] == [True, False]
-    for (name, value), (other_name, other) in zip(values(recorder), values(expected), strict=True):
-        assert name == other_name and value == pytest.approx(other, rel=1e-4, abs=1e-5)
-    for gradients, others in zip(recorder.gradients, expected.gradients, strict=True):
-        torch.testing.assert_close(gradients, others, rtol=1e-2, atol=1e-4)
+    checkpointing, again = trained(kind, tmp_path, max_steps=4, gradient_checkpointing=True, **fixed)
+    assert checkpointing.model[0].auto_model.is_gradient_checkpointing
+    assert [value for _, value in values(again)] == pytest.approx([value for _, value in values(plain)], rel=1e-4)
+    torch.testing.assert_close(again.gradients, plain.gradients, rtol=1e-2, atol=1e-4)
 
 
 def test_workers_of_the_data_loader_draw_the_same_batches(tmp_path: Path) -> None:
@@ -129,3 +129,74 @@ def test_workers_of_the_data_loader_draw_the_same_batches(tmp_path: Path) -> Non
     assert read[0] == read[1] == read[2] and len(read[0]) == 12
     # Workers that stay draw one random number fewer per epoch, which dropout and masked words then see.
     assert losses[0] == losses[1]
+
+
+# The callback that keeps what the losses own
+
+
+def ccp(seed: int = 0) -> CCPLoss:
+    model = tiny.static(seed=seed)
+    loss = CCPLoss(model, bank=LanguageMemoryBank(8, 4))
+    loss([tiny.features(model, tiny.window_rows(3, seed=seed))]).backward()
+    return loss
+
+
+def test_state_goes_from_one_callback_to_another_of_the_same_losses() -> None:
+    names = ("documents/en", "documents/fr")
+    first, second = (LossStateCallback({name: ccp(seed + i) for i, name in enumerate(names)}) for seed in (0, 2))
+    state = first.state_dict()
+    second.load_state_dict(state)
+    for name, tensor in second.state_dict().items():
+        assert torch.equal(tensor, state[name]) and not tensor.requires_grad
+    loss = ccp()
+    callback = LossStateCallback([MultipleNegativesRankingLoss(loss.model), loss])
+    assert callback.losses == {"1.CCPLoss": loss}
+    for other, kind in ((state, KeyError), ({}, RuntimeError)):
+        with pytest.raises(kind):
+            callback.load_state_dict(other)
+
+
+def test_gradients_of_the_losses_are_clipped(tmp_path: Path) -> None:
+    loss = ccp()
+    encoder = loss.model[0].embedding.weight.grad.clone()
+    for limit in (1e9, 0.0, 0.1):
+        before = torch.cat([p.grad.flatten() for p in loss.owned_parameters()])
+        args = arguments(tmp_path, max_grad_norm=limit)
+        LossStateCallback(loss).on_pre_optimizer_step(args, TrainerState(), TrainerControl())
+        after = torch.cat([p.grad.flatten() for p in loss.owned_parameters()])
+        torch.testing.assert_close(after, before if limit != 0.1 else 0.1 * before / before.norm(), rtol=1e-4, atol=0)
+        assert torch.equal(loss.model[0].embedding.weight.grad, encoder)
+
+
+def test_what_cannot_hold_parameters_of_losses_is_refused() -> None:
+    def start(loss: Any, **changed: Any) -> None:
+        fields = {"fsdp": None, "deepspeed_plugin": None, "fp16": False, "world_size": 2, **changed}
+        args: Any = SimpleNamespace(**fields)
+        LossStateCallback({"windows": loss}).on_init_end(args, TrainerState(), TrainerControl())
+
+    for change in ({"fsdp": "full"}, {"deepspeed_plugin": object()}, {"fp16": True}):
+        with pytest.raises(ValueError, match="windows"):
+            start(ccp(), **change)
+        start(SemanticContrastiveLoss(tiny.static()), **change)
+    start(ccp(), fp16=True, world_size=1)
+
+
+def windows_or_rows(dataset: Any, *given: Any, **options: Any) -> Any:
+    return (Windows() if "document" in dataset.column_names else Rows())(dataset, *given, **options)
+
+
+def test_the_hosts_own_trainer_keeps_the_state_by_the_callback(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    losses = {"ccp": CCPLoss(model, bank_size=8), "pairs": SemanticContrastiveLoss(model)}
+    options: dict[str, Any] = {"max_steps": 4, "save_steps": 4, "per_device_train_batch_size": 4, "use_cpu": True}
+    options |= {"multi_dataset_batch_sampler": InterleavedBatchSampler, "batch_sampler": windows_or_rows}
+    args = SentenceTransformerTrainingArguments(str(tmp_path), report_to="none", **options)
+    SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=DatasetDict(ccp=losses["ccp"].select(tiny.documents()), pairs=tiny.pairs()),
+        loss=losses,
+        data_collator=CrossLingualDataCollator(model.preprocess),
+        callbacks=[LossStateCallback(losses)],
+    ).train()
+    assert losses["ccp"].state_is_kept and (tmp_path / "checkpoint-4" / LOSS_STATE_FILE).is_file()
