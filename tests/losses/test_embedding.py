@@ -97,18 +97,6 @@ def test_parts_are_of_similar_lengths_as_wide_as_their_longest_text_in_multiples
     assert [rows for rows, _ in shapes] == [8] * 4 + [32]
 
 
-@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
-def test_columns_together_equal_columns_apart_in_values_and_gradients(make: Any) -> None:
-    model, results = make(), []
-    for together in (True, False):
-        columns = [model.preprocess(tiny.texts(8)["sentence"][start:][:3]) for start in (0, 4)]
-        apart = [model(features)["sentence_embedding"] for features in columns] if not together else []
-        vectors = apart or embed(model, columns)
-        (vectors[0] * vectors[1].roll(1, 0)).sum().backward()
-        results.append(([v.detach() for v in vectors], gradients(model)))
-    torch.testing.assert_close(results[0], results[1], rtol=1e-5, atol=1e-6)
-
-
 def test_groups_of_pairs_against_joining_one_by_one() -> None:
     dice = random.Random(0)
     for _ in range(20):

@@ -166,7 +166,7 @@ def test_a_head_that_cannot_be_used_apart_is_none(architecture: str, options: di
 
 
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
-    texts, options = tiny.texts(100)["sentence"], {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15}
+    texts, options = tiny.texts(200)["sentence"], {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15}
     curves = []
     for low in (False, True):
         model = tiny.transformer(dropout=0.1).train()

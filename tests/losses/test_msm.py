@@ -69,14 +69,6 @@ def test_equals_its_parts_one_sentence_after_another(model: SentenceTransformer,
     torch.testing.assert_close(loss.owned_state() | {"steps": 0}, other.owned_state() | {"steps": 0})
 
 
-def test_documents_of_one_sentence_are_negatives_only(model: SentenceTransformer) -> None:
-    loss = msm(model, heads="none")
-    without = loss([block_features(model, LENGTHS[:3], texts=TEXTS[:9])])
-    assert loss([block_features(model, LENGTHS, texts=TEXTS)]) > without
-    with pytest.raises(ValueError, match="no block of the batch has two sentences"):
-        loss([block_features(model, (1, 1, 1))])
-
-
 def test_equal_sentences_and_empty_ones() -> None:
     model = tiny.transformer()
     loss = MSMLoss(model, DocumentEncoder(32))
@@ -123,6 +115,8 @@ def test_bad_batches(model: SentenceTransformer) -> None:
         wrong[tag][1] = value
         with pytest.raises(ValueError, match="a block of the batch"):
             loss([wrong])
+    with pytest.raises(ValueError, match="no block of the batch has two sentences"):
+        loss([block_features(model, (1, 1, 1))])
     assert not loss.steps
 
 
