@@ -38,9 +38,8 @@ _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Iterator[Path]:
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
-    The one door of every output that is a file. A command opens it before its long work: what is under the name is
-    checked then, and what has appeared or changed there meanwhile is a `FileExistsError`. Where nothing is written,
-    nothing is replaced.
+    What is under the name is checked at once, and what has appeared or changed there meanwhile is a `FileExistsError`.
+    Where nothing is written, nothing is replaced.
 
     Args:
         path: The file to write. Missing parent folders are made; of a link, the file that it names is written.
@@ -55,10 +54,7 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
 
 @contextmanager
 def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
-    """Give an empty folder to fill, and put it in the place of `path` once it is whole.
-
-    For the arguments see `check_output_directory`.
-    """
+    """Give an empty folder to fill, and put it in the place of `path` once whole; see `check_output_directory`."""
     check_output_directory(path, overwrite, inputs=inputs)
     with _beside(Path(os.path.realpath(path))) as folder:
         yield folder

@@ -31,9 +31,8 @@ def read_as_an_engine(folder: Path, texts: list[str]) -> torch.Tensor:
     names = [kind.removeprefix("sentence_transformers.models.") for kind, _ in kinds]
     assert set(names) <= {"Transformer", "Pooling", "Dense", "Normalize"}, names
     limit = json.loads((folder / "sentence_bert_config.json").read_text())["max_seq_length"]
-    tokens = AutoTokenizer.from_pretrained(folder)(
-        texts, padding=True, truncation=True, max_length=limit, return_tensors="pt"
-    )
+    tokenizer = AutoTokenizer.from_pretrained(folder, model_max_length=limit)
+    tokens = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(folder)(**tokens).last_hidden_state
     pooling = json.loads((kinds[names.index("Pooling")][1] / "config.json").read_text())

@@ -165,9 +165,8 @@ class Store(AbstractContextManager["Store"]):
     ) -> dict[str, Matrix]:
         """Vectors of each language, drawn in one pass so that every row has the same chance.
 
-        All rows are read: stores are often in the order of their documents, so that the first rows of a language are
-        about few subjects, and a language may come last. Rows without a vector or a language are left out, with a
-        warning that counts them. Of rows whose language has to be identified, about 100 000 are looked at.
+        All rows are read. Those without a vector or a language are left out, with a warning that counts them. Of rows
+        whose language has to be identified, about 100 000 are looked at.
 
         Without `languages`, all are drawn from; `"pt"` takes `"pt-br"`, too. One that has no vector is a `ValueError`,
         as are labels of which most are no codes. Gives language -> (n, d) float32, in the order of the codes.

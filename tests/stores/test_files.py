@@ -193,11 +193,7 @@ def test_indexes_that_are_not_read(kind: str, named: str, ids: list[int], tmp_pa
         open_store(tmp_path / "a.faiss")
 
 
-def test_languages_have_one_spelling_and_what_is_none_is_refused(tmp_path: Path) -> None:
-    labels = ["en", "EN", "en ", "eng", "eng_Latn", "fra_Latn", "fr", "", None, "und"]
-    with pytest.warns(UserWarning, match="3 rows without a language"):
-        sample = parquet(tmp_path, table().set_column(1, "language", pa.array(labels))).sample(9)
-    assert {code: len(rows) for code, rows in sample.items()} == {"en": 5, "fr": 2}
+def test_labels_that_are_no_codes_are_refused_with_the_field_that_has_some(tmp_path: Path) -> None:
     names = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"], "spoken_lang": ["en"] * 10}
     with pytest.raises(ValueError, match=r"'health/a_8'.*spoken_lang"):
         parquet(tmp_path, names).sample(9)
