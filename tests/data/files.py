@@ -77,3 +77,15 @@ def question_rows(file: Path, **changed: Any) -> Path:
 def rows(table: Dataset) -> list[tuple[Any, ...]]:
     """The rows of a table, without the names of its columns."""
     return [tuple(row.values()) for row in table]
+
+
+def multilingual_pool(folder: Path, texts: dict[str, list[str]]) -> Path:
+    """Translations in BEIR's layout: the question of each text has that text in every language as an answer."""
+    rows = [(code, f"{code}-{i}", text) for code, of_code in texts.items() for i, text in enumerate(of_code)]
+    for file, prefix, end in (("corpus", "c", ""), ("queries", "q", "?")):
+        about = [{"_id": f"{prefix}-{name}", "text": text + end, "metadata": {"language": c}} for c, name, text in rows]
+        write_jsonl(folder / f"{file}.jsonl", about)
+    judged = [(name, f"{code}-{name.split('-')[1]}") for _, name, _ in rows for code in texts]
+    lines = [f"q-{question}\tc-{answer}\t1\n" for question, answer in judged]
+    write_text(folder / "qrels" / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *lines]))
+    return folder

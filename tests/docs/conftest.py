@@ -9,13 +9,14 @@ import datasets
 import pytest
 from sentence_transformers import SentenceTransformerTrainingArguments
 
-from tests.docs.workspace import make_workspace
+from tests.docs.workspace import write_data, write_models
 
 
 @pytest.fixture(scope="session")
 def workspace_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs") / "workspace"
-    make_workspace(folder)
+    write_data(folder)
+    write_models(folder)
     return folder
 
 
@@ -29,12 +30,10 @@ def workspace(workspace_template: Path, tmp_path: Path, monkeypatch: pytest.Monk
     as_written = SentenceTransformerTrainingArguments.__post_init__
 
     def cut_short(self: SentenceTransformerTrainingArguments) -> None:
-        self.max_steps = 2
+        self.max_steps, self.gradient_accumulation_steps = 2, 1
         self.per_device_train_batch_size = min(self.per_device_train_batch_size, 4)
-        self.gradient_accumulation_steps = 1
         self.bf16 = self.fp16 = False
-        self.use_cpu = True
-        self.report_to = "none"
+        self.use_cpu, self.report_to = True, "none"
         as_written(self)
 
     monkeypatch.setattr(SentenceTransformerTrainingArguments, "__post_init__", cut_short)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import st_xlret
 from docs.tools.api_pages import PAGES, names_of
 from docs.tools.house import ROOMS, house
 from docs.tools.results import results
+from tests.conftest import REPOSITORY
 from tests.test_house import ROOMS as CHECKED
-
-REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def test_every_public_name_is_on_a_page() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.docs.blocks import python_blocks
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 FILES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 PAGES = {
     str(file.relative_to(REPOSITORY)): blocks

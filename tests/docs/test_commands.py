@@ -13,8 +13,8 @@ import pytest
 from transformers import HfArgumentParser
 
 from st_xlret import commands
+from tests.conftest import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
 PAGES += sorted((REPOSITORY / "docs").rglob("*.md"))
 FENCE = re.compile(r"^ *```bash\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

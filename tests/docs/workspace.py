@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 from pathlib import Path
@@ -15,6 +14,7 @@ from transformers import BertConfig, BertForMaskedLM, XLMRobertaConfig, XLMRober
 
 from st_xlret import export, fit_calibration
 from st_xlret.modules import train_tokenizer
+from tests.data.files import multilingual_pool, write_jsonl, write_text
 
 VOCABULARY = {
     "en": "dog cat house tree river stone bread water night winter sleeps eats sees finds old small",
@@ -39,15 +39,6 @@ def sentences_of(language: str, count: int, seed: int) -> list[str]:
     return [" ".join(words[generator.randrange(len(words))] for _ in range(5 + i % 3)) for i in range(count)]
 
 
-def write_lines(file: Path, records: list[dict]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-    if file.suffix == ".gz":
-        file.write_bytes(gzip.compress(text.encode()))
-    else:
-        file.write_text(text, encoding="utf-8")
-
-
 def write_data(folder: Path) -> None:
     """Documents, parallel sentences, questions, dictionaries and test sets."""
     documents = [
@@ -61,82 +52,55 @@ def write_data(folder: Path) -> None:
         for source, target in zip(sentences_of("en", 60, 5), sentences_of(language, 60, 5), strict=True)
     ]
     for name in ("documents.jsonl", "documents/documents.jsonl.gz"):
-        write_lines(folder / name, documents)
+        write_jsonl(folder / name, documents)
     for name in ("pairs.jsonl", "pairs/pairs.jsonl.gz"):
-        write_lines(folder / name, pairs)
+        write_jsonl(folder / name, pairs)
     questions, passages = sentences_of("en", 40, 7), sentences_of("en", 40, 8)
     triples = "".join(f"{q}?\t{p}\t{n}\n" for q, p, n in zip(questions, passages, passages[::-1], strict=True))
-    (folder / "triples.tsv").write_text(triples, encoding="utf-8")
-    asked = [
+    write_text(folder / "triples.tsv", triples)
+    rows = [
         {"query": f"{q}?", "positive": p, "negatives": [n], "language": language}
         for language in ("en", "fr")
         for q, p, n in zip(*(sentences_of(language, 40, seed) for seed in (7, 8, 9)), strict=True)
     ]
-    write_lines(folder / "questions.jsonl", asked)
-    paragraphs = [
-        {
-            "context": f"{passage}.",
-            "qas": [{"id": passage, "question": f"{question}?", "answers": [{"text": passage[:3], "answer_start": 0}]}],
-        }
-        for question, passage in zip(questions, passages, strict=True)
-    ]
+    write_jsonl(folder / "questions.jsonl", rows)
+    paragraphs = []
+    for question, passage in zip(questions, passages, strict=True):
+        answers = [{"text": passage[:3], "answer_start": 0}]
+        asked = {"id": passage, "question": f"{question}?", "answers": answers}
+        paragraphs.append({"context": f"{passage}.", "qas": [asked]})
     squad = {"version": "1.1", "data": [{"title": "Title", "paragraphs": paragraphs}]}
-    (folder / "squad.json").write_text(json.dumps(squad), encoding="utf-8")
+    write_text(folder / "squad.json", json.dumps(squad))
     write_published_formats(folder)
     for language in ("fr", "de"):
         words = "".join(f"{a}\t{b}\n" for a, b in zip(WORDS["en"], WORDS[language], strict=True))
-        (folder / f"words.en-{language}.tsv").write_text(words, encoding="utf-8")
-    tatoeba = folder / "LASER" / "data" / "tatoeba" / "v1"
-    tatoeba.mkdir(parents=True)
+        write_text(folder / f"words.en-{language}.tsv", words)
     for code, language in (("fra", "fr"), ("deu", "de")):
         for side, of in ((code, language), ("eng", "en")):
-            text = "\n".join(sentences_of(of, 20, 11)) + "\n"
-            (tatoeba / f"tatoeba.{code}-eng.{side}").write_text(text, encoding="utf-8")
+            file = folder / "LASER" / "data" / "tatoeba" / "v1" / f"tatoeba.{code}-eng.{side}"
+            write_text(file, "\n".join(sentences_of(of, 20, 11)) + "\n")
     for name in ("xquad-r", "benchmarks/lareqa"):
-        write_beir(folder / name)
+        multilingual_pool(folder / name, {code: sentences_of(code, 6, 13) for code in ("en", "fr", "de", "sw")})
 
 
 def write_published_formats(folder: Path) -> None:
     """One record of each format for which the guide of data has a recipe."""
     passages = {name: [{"title": name.upper(), "text": f"{name} text"}] for name in "abc"}
     dpr = {"question": "nani?", "answers": ["a"], "positive_ctxs": passages["a"], "negative_ctxs": passages["b"]}
-    (folder / "dpr_train_data.json").write_text(json.dumps([{**dpr, "hard_negative_ctxs": []}]), encoding="utf-8")
-    write_lines(folder / "xor_train_retrieve_eng_span.jsonl", [{"question": "nani?", "lang": "sw", "answers": ["a"]}])
+    write_text(folder / "dpr_train_data.json", json.dumps([{**dpr, "hard_negative_ctxs": []}]))
+    write_jsonl(folder / "xor_train_retrieve_eng_span.jsonl", [{"question": "nani?", "lang": "sw", "answers": ["a"]}])
     tydi = {"positive_passages": passages["a"] + passages["b"], "negative_passages": passages["c"]}
-    write_lines(folder / "mrtydi-v1.1-swahili" / "train.jsonl.gz", [{"query_id": "1", "query": "wapi?", **tydi}])
+    write_jsonl(folder / "mrtydi-v1.1-swahili" / "train.jsonl.gz", [{"query_id": "1", "query": "wapi?", **tydi}])
     context = {"text": "It rains. Ann won.", "language": "en", "sentence_spans": [{"start": 10, "end": 18}]}
     mention = {"context": context, "mention": {"mention_span": {"start": 10, "end": 13}}}
     entity = {"description": "A runner. Of note.", "sentence_spans": [{"start": 0, "end": 9}]}
-    write_lines(folder / "wikipedia_pairs-train.jsonl", [{"contextual_mention": mention, "entity": entity}])
+    write_jsonl(folder / "wikipedia_pairs-train.jsonl", [{"contextual_mention": mention, "entity": entity}])
     chapters = {"en": ["one", "two"], "de": ["eins", "zwei"], "fr": ["un"]}
-    bible = [
-        {"language": code, "sentences": texts, "verses": ["1", "2"][: len(texts)]} for code, texts in chapters.items()
-    ]
-    write_lines(folder / "bible.jsonl", bible)
+    verses = {code: ["1", "2"][: len(texts)] for code, texts in chapters.items()}
+    bible = [{"language": code, "sentences": texts, "verses": verses[code]} for code, texts in chapters.items()]
+    write_jsonl(folder / "bible.jsonl", bible)
     sides = "".join(f'<tuv xml:lang="{code}"><seg>{text[0]} <hi>x</hi></seg></tuv>' for code, text in chapters.items())
-    (folder / "memory.tmx").write_text(f"<tmx><body><tu>{sides}</tu></body></tmx>", encoding="utf-8")
-
-
-def write_beir(folder: Path) -> None:
-    """A pool of candidates in four languages, with questions in each."""
-    languages = ("en", "fr", "de", "sw")
-    texts = {language: sentences_of(language, 6, 13) for language in languages}
-    corpus = [
-        {"_id": f"c-{language}-{i}", "text": text, "metadata": {"language": language}}
-        for language in languages
-        for i, text in enumerate(texts[language])
-    ]
-    queries = [
-        {"_id": f"q-{language}-{i}", "text": f"{text}?", "metadata": {"language": language}}
-        for language in languages
-        for i, text in enumerate(texts[language])
-    ]
-    write_lines(folder / "corpus.jsonl", corpus)
-    write_lines(folder / "queries.jsonl", queries)
-    lines = ["query-id\tcorpus-id\tscore"]
-    lines += [f"q-{q}-{i}\tc-{c}-{i}\t1" for q in languages for c in languages for i in range(6)]
-    (folder / "qrels").mkdir()
-    (folder / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_text(folder / "memory.tmx", f"<tmx><body><tu>{sides}</tu></body></tmx>")
 
 
 def write_models(folder: Path) -> None:
@@ -144,15 +108,9 @@ def write_models(folder: Path) -> None:
     torch.manual_seed(0)
     tokenizer = train_tokenizer([" ".join(words) for words in WORDS.values()] * 3, vocabulary=300)
     for name, (config_class, model_class, size) in CHECKPOINTS.items():
-        config = config_class(
-            vocab_size=len(tokenizer),
-            hidden_size=size,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=80,
-            pad_token_id=tokenizer.pad_token_id,
-        )
+        sizes = {"hidden_size": size, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        of_tokens = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+        config = config_class(max_position_embeddings=80, **sizes, **of_tokens)
         model_class(config).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     transformer = Transformer(str(folder / "tiny"), max_seq_length=32)
@@ -160,14 +118,5 @@ def write_models(folder: Path) -> None:
     model.prompts = {"query": "query: ", "document": "passage: "}
     for name in ("intfloat/multilingual-e5-small", "e5", "runs/ccp/model"):
         model.save(str(folder / name))
-    clouds = {
-        language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3), show_progress_bar=False))
-        for language in WORDS
-    }
+    clouds = {language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3))) for language in WORDS}
     export(model, fit_calibration(clouds, steps=["lsar"])).save(str(folder / "runs" / "calibrated"))
-
-
-def make_workspace(folder: Path) -> None:
-    """Write everything."""
-    write_data(folder)
-    write_models(folder)

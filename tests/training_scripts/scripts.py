@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from unittest.mock import patch
 
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 from transformers import TrainerCallback
 
 from st_xlret.modules import train_tokenizer, transformer_encoder
-from tests.data.files import write_jsonl, write_text
+from tests.data.files import multilingual_pool, write_jsonl, write_text
 
 _LISTS = {
     "en": "sun moon star rain wind snow tree leaf root fish bird wolf",
@@ -151,7 +149,8 @@ def write_data(folder: Path) -> None:
     ]
     write_jsonl(folder / "questions.jsonl", rows)
     write_jsonl(folder / "answers.jsonl", _answers(dice))
-    _write_test_set(folder / "xquad", dice)
+    test_set = [translations(dice) for _ in range(12)]
+    multilingual_pool(folder / "xquad", {code: [text[code] for text in test_set] for code in WORDS})
     torch.manual_seed(0)
     tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
     model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
@@ -171,33 +170,11 @@ def _answers(dice: random.Random) -> list[dict[str, Any]]:
     return rows
 
 
-def _write_test_set(folder: Path, dice: random.Random) -> None:
-    """XQuAD-R's: every question has its passage in both languages."""
-    corpus, queries, lines = [], [], ["query-id\tcorpus-id\tscore\n"]
-    for i in range(12):
-        for code, text in translations(dice).items():
-            about = {"metadata": {"language": code}}
-            corpus.append({"_id": f"p{code}{i}", "text": text, **about})
-            queries.append({"_id": f"q{code}{i}", "text": f"test {text}?", **about})
-            lines += [f"q{code}{i}\tp{other}{i}\t1\n" for other in WORDS]
-    write_jsonl(folder / "corpus.jsonl", corpus)
-    write_jsonl(folder / "queries.jsonl", queries)
-    write_text(folder / "qrels" / "test.tsv", "".join(lines))
-
-
-def logged(checkpoint: Path) -> set[str]:
-    """Names of everything that was logged up to a checkpoint."""
-    state = json.loads((checkpoint / "trainer_state.json").read_text())
-    return {key for line in state["log_history"] for key in line}
-
-
-def weights(folder: Path) -> dict[str, Tensor]:
-    return SentenceTransformer(str(folder), device="cpu").state_dict()
-
-
 def equal_weights(one: Path, other: Path) -> bool:
-    expected, got = weights(one), weights(other)
-    return expected.keys() == got.keys() and all(torch.equal(got[name], expected[name]) for name in got)
+    expected, other_weights = (SentenceTransformer(str(folder), device="cpu").state_dict() for folder in (one, other))
+    return expected.keys() == other_weights.keys() and all(
+        torch.equal(other_weights[name], weight) for name, weight in expected.items()
+    )
 
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:

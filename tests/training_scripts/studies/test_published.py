@@ -23,14 +23,13 @@ def published() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-@pytest.mark.parametrize("study", sorted(path.stem for path in STUDIES.glob("*.yaml")))
-def test_published_rows_have_the_learning_rates_of_their_study(study: str) -> None:
-    rows = read_rows(yaml.safe_load((STUDIES / f"{study}.yaml").read_text())["rows"])
-    lines = {line["row"]: line for line in reversed(published()) if line["study"] == study}
-    if study in ("search", "few-pairs"):
+def test_published_rows_have_the_learning_rates_of_their_study() -> None:
+    for study in ("search", "few-pairs"):
+        rows = read_rows(yaml.safe_load((STUDIES / f"{study}.yaml").read_text())["rows"])
+        lines = {line["row"]: line for line in reversed(published()) if line["study"] == study}
         assert set(rows) <= set(lines)
-    for name in rows if study == "search" else ():
-        assert lines[name]["learning rate"].partition(" of ")[2] == (rows[name].rate_of or "")
+        for name in rows if study == "search" else ():
+            assert lines[name]["learning rate"].partition(" of ")[2] == (rows[name].rate_of or "")
 
 
 def test_the_table_of_the_papers_is_that_of_their_study() -> None:
