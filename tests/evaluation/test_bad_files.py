@@ -18,8 +18,9 @@ WRITERS = {
     "mewsli-x": samples.write_mewsli_x,
     "mrtydi": samples.write_mr_tydi,
     "retrieval": samples.write_beir,
-    "xor-retrieve": lambda folder: samples.write_xor(folder, *samples.xor_sample(5, 10, 6)),
+    "xor-retrieve": samples.write_xor,
 }
+NAMES = ("de-en.training.de", "qrels.test.txt", "candidate_set_entities.jsonl", "queries.jsonl", "psgs_w100.tsv")
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ WRITERS = {
         ("retrieval", "corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1"),
         ("retrieval", "queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3"),
         ("retrieval", "qrels/test.tsv", "en-q2\ten", "xx-q2\ten", "'xx-q2'"),
-        ("xor-retrieve", "psgs_w100.tsv", "\n3\t", "\n3 ", "psgs_w100.tsv, line 4"),
+        ("xor-retrieve", "psgs_w100.tsv", "\n2\t", "\n2 ", "psgs_w100.tsv, line 3"),
         ("xor-retrieve", "xor_dev_retrieve_eng_span_v1_1.jsonl", '"lang"', '"language"', "xor_dev.*, line 1: .*'lang'"),
         ("xor-retrieve", "xor_dev_retrieve_eng_span_v1_1.jsonl", r'"answers": \[.*\]', '"answers": ["yes"]', "has no"),
     ],
@@ -64,13 +65,7 @@ def test_what_is_not_there_is_named_before_any_file_is_read(benchmark: str, tmp_
         kind.from_directory(folder, ["th"])
     with pytest.raises(ValueError, match="'nowhere'.*" + kind.splits[0]):
         kind.from_directory(folder, split="nowhere")
-    for name in (
-        "de-en.training.de",
-        "qrels.test.txt",
-        "candidate_set_entities.jsonl",
-        "queries.jsonl",
-        "psgs_w100.tsv",
-    ):
+    for name in NAMES:
         for file in folder.rglob(name):
             file.unlink()
             with pytest.raises(FileNotFoundError, match=re.escape(name)):

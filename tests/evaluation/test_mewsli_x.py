@@ -6,7 +6,7 @@ from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from tests.evaluation.samples import write_mewsli_x
 
 
-def test_reads_the_release(tmp_path) -> None:
+def test_reads_the_release_by_language_and_split(static_model, tmp_path) -> None:
     data = MewsliXEvaluator.from_directory(write_mewsli_x(tmp_path)).pools["all"]
     assert data.corpus["id"][:] == [f"Q{row}" for row in range(6)]
     assert data.corpus["text"][0] == "A taxi. It is a taxi."
@@ -14,10 +14,6 @@ def test_reads_the_release(tmp_path) -> None:
     mentions = ["taxi: { taxi } and night met.", "hotel: Then { hotel } .", "night: taxi and { night } met."]
     assert data.queries["text"][:3] == mentions
     assert data.qrels["de-4"] == {"Q4": 1}
-
-
-def test_languages_and_split(static_model, tmp_path) -> None:
-    write_mewsli_x(tmp_path)
     result = MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model)
     assert list(result.scores) == ["de"] and 0 < result.average["map_at_20"] < 1
     assert result.average["map_at_20"] == pytest.approx(result.average["mrr_at_100"])  # of one relevant entity

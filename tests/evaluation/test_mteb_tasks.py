@@ -47,10 +47,7 @@ def test_scores_are_those_of_our_evaluators(name, by_language, static_model, tmp
 
 @pytest.mark.filterwarnings("ignore:tokens are counted")
 def test_xor_retrieve_scores_answers(static_model, tmp_path) -> None:
-    asked = [("a", "taxi", "fi", ["Helsinki"]), ("b", "hotel", "fi", ["Oslo"]), ("c", "bread", "ko", ["1905"])]
-    records = [dict(zip(("id", "question", "lang", "answers"), each, strict=True)) for each in asked]
-    write_xor(tmp_path, [["1", "taxi in Helsinki", "A"], ["2", "bread since 1905", "B"]], records)
-    scores = evaluate(static_model, mteb_task("xor-retrieve", tmp_path, cache_dir=tmp_path / "cache"))
+    scores = evaluate(static_model, mteb_task("xor-retrieve", write_xor(tmp_path), cache_dir=tmp_path / "cache"))
     assert {code: row["main_score"] for code, row in scores.items()} == {"fi": 0.5, "ko": 1.0}
 
 

@@ -100,16 +100,6 @@ def test_average_precision_over_the_whole_ranking() -> None:
     np.testing.assert_allclose(precisions, expected)
 
 
-@pytest.mark.parametrize(
-    ("query", "document", "value", "message"),
-    [("q0", "d0", 0, "relevant"), ("x", "d0", 1, "'x'"), ("q0", "y", 1, "relevant"), ("q0", "d1", 1, "'d1'")],
-)
-def test_judgements_must_name_what_is_there_once(query, document, value, message) -> None:
-    corpus = texts_table([("d0", "", "one", "en"), ("d1", "", "two", "en"), ("d1", "", "three", "en")])
-    with pytest.raises(ValueError, match=message):
-        RetrievalData(corpus, collection(["two"], ["en"], prefix="q"), {query: {document: value}})
-
-
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_beir_layout(end, tmp_path) -> None:
     data = read_beir(write_beir(tmp_path, end=end)).of_languages(["fr"])
@@ -118,32 +108,38 @@ def test_beir_layout(end, tmp_path) -> None:
     assert data.qrels["fr-q2"] == {"en-00-0-1": 1, "fr-00-0-1": 1, "de-00-0-1": 1}
 
 
-def write_pool_of_translations(folder: Path, judged: str, **changed: str) -> Path:
-    """Two texts in English with translations, one of which says so in `metadata`; judgements of the query `q`."""
-    names = [f"{code}{row}" for code in ("en", "fr", "de") for row in (0, 1)]
-    records: list[dict[str, Any]] = [{"_id": name, "text": "bread", "language": name[:2]} for name in names]
-    for record in records[2:]:
-        record["translation_of"] = f"en{record['_id'][-1]}"
-    records[2] |= changed
-    records[4]["metadata"] = {"translation_of": records[4].pop("translation_of")}
-    write_jsonl(folder / "corpus.jsonl", records)
-    write_jsonl(folder / "queries.jsonl", [{"_id": "q", "text": "bread", "language": "en"}])
-    write(folder / "qrels" / "test.tsv", "".join(f"q\t{line}\n" for line in judged.splitlines()))
+def write_pool(folder: Path, documents: list[dict], queries: list[dict], judged: str = "q0 d0 1") -> Path:
+    """A pool of these records, which get a text and an id, and lines of judgements."""
+    for name, prefix, records in (("corpus", "d", documents), ("queries", "q", queries)):
+        rows = [{"_id": f"{prefix}{row}", "text": WORDS[row], **record} for row, record in enumerate(records)]
+        write_jsonl(folder / f"{name}.jsonl", rows)
+    write(folder / "qrels" / "test.tsv", judged.replace(" ", "\t") + "\n")
     return folder
+
+
+ORIGINALS = {"en0": None, "en1": None, "fr0": "en0", "fr1": "en1", "de0": "en0", "de1": "en1"}
 
 
 @pytest.mark.parametrize(
     ("judged", "changed", "expected"),
     [
-        ("en0\t1", {}, {"en0": 1, "fr0": 1, "de0": 1}),
+        ("q0 en0 1", {}, {"en0": 1, "fr0": 1, "de0": 1}),
         # A judgement of its own counts.
-        ("en0\t1\nfr0\t0\nde1\t2\nen1\t1", {}, {"en0": 1, "fr0": 0, "de0": 1, "en1": 1, "de1": 2, "fr1": 2}),
-        ("en0\t1", {"translation_of": "de0"}, {"en0": 1, "fr0": 1, "de0": 1}),  # a translation of a translation
-        ("de0\t1", {"_id": "x", "translation_of": "fr0"}, {"de0": 1, "en0": 1}),  # of what is not there
+        (
+            "q0 en0 1\nq0 fr0 0\nq0 de1 2\nq0 en1 1",
+            {},
+            {"en0": 1, "fr0": 0, "de0": 1, "en1": 1, "de1": 2, "fr1": 2},
+        ),
+        ("q0 en0 1", {"fr0": "de0"}, {"en0": 1, "fr0": 1, "de0": 1}),  # a translation of a translation
+        ("q0 de0 1", {"fr0": "gone"}, {"de0": 1, "en0": 1}),  # of what is not there
     ],
 )
 def test_judgements_hold_for_translations(tmp_path, judged, changed, expected) -> None:
-    assert read_beir(write_pool_of_translations(tmp_path, judged, **changed)).qrels["q"] == expected
+    documents = []
+    for name, original in {**ORIGINALS, **changed}.items():
+        about = {"translation_of": original}
+        documents.append({"_id": name, "language": "en", **({"metadata": about} if name == "de0" else about)})
+    assert read_beir(write_pool(tmp_path, documents, [{"language": "en"}], judged)).qrels["q0"] == expected
 
 
 def test_evaluator_over_pools(model, tmp_path) -> None:
@@ -191,13 +187,10 @@ def test_metrics_by_language() -> None:
     assert np.isnan([alone["recall_at_10_same_language"][0], alone["language_preference_rate"][0]]).all()
 
 
-def pool_in(folder: Path, corpus: list[str | None], queries: list[str | None], qrels: str = "q0\td0\t1\n") -> Path:
+def pool_in(folder: Path, documents: list[str | None], queries: list[str | None], judged: str = "q0 d0 1") -> Path:
     """A pool whose texts have these labels."""
-    for name, prefix, codes in (("corpus", "d", corpus), ("queries", "q", queries)):
-        rows = [{"_id": f"{prefix}{row}", "text": WORDS[row], "language": code} for row, code in enumerate(codes)]
-        write_jsonl(folder / f"{name}.jsonl", rows)
-    write(folder / "qrels" / "test.tsv", qrels)
-    return folder
+    labels = ([{"language": code} for code in codes] for codes in (documents, queries))
+    return write_pool(folder, *labels, judged)
 
 
 def test_languages_of_a_pool_have_one_spelling(model, tmp_path) -> None:
@@ -206,17 +199,20 @@ def test_languages_of_a_pool_have_one_spelling(model, tmp_path) -> None:
     assert scores["fr"]["right_same_language"] == 1 and read_beir(folder).corpus.unique("language") == ["fr", "en"]
     with pytest.raises(ValueError, match=r"corpus\.jsonl, line 2: .*'tico19-8'"):
         read_beir(pool_in(tmp_path, ["en", "tico19-8"], ["en"]))
-    folder = pool_in(tmp_path, [None, " "], [None])
+    pool_in(tmp_path, [None, " "], [None])
     with pytest.raises(ValueError, match="--language"):
         read_beir(folder)
     assert set(RetrievalEvaluator.from_directory(folder, language="eng").evaluate(model).scores) == {"en"}
 
 
 def test_judged_documents_that_are_missing_are_said_and_not_found(model, tmp_path, caplog) -> None:
-    folder = pool_in(tmp_path, ["en", "fr"], ["en", "en"], "q0\td0\t1\nq0\td8\t1\nq1\td9\t1\n")
+    folder = pool_in(tmp_path, ["en", "fr"], ["en", "en"], "q0 d0 1\nq0 d8 1\nq1 d9 1")
     scores = RetrievalEvaluator.from_directory(folder).evaluate(model).scores["en"]
     assert scores["recall_at_100"] == 0.25 and scores["mrr_at_100"] == 0.5 and scores["right_same_language"] == 1
     assert "2 judged documents are not in the corpus" in caplog.text
+    for judged in ("q0 d8 1", "q0 d0 0"):
+        with pytest.raises(ValueError, match="relevant"):
+            read_beir(pool_in(tmp_path, ["en"], ["en"], judged))
 
 
 def test_ndcg_is_that_of_scikit_learn() -> None:

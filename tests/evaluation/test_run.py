@@ -52,22 +52,16 @@ def test_writes_scores_and_prints_them_beside_the_papers(repository, command, tm
     assert "measured here" in printed and "published: CCP paper, Table 1" in printed and "CCP+Calibration" in printed
 
 
-def test_layer_and_calibration_reach_the_evaluator(command, tmp_path) -> None:
+def test_options_reach_the_evaluator(command, tmp_path, capsys) -> None:
     tiny.transformer().save_pretrained(str(tmp_path / "transformer"))
-    CalibrationLayer(32, ["en", "fr", "de"]).save(str(tmp_path / "calibration"))
+    CalibrationLayer(32, ["en", "de"]).save(str(tmp_path / "calibration"))
     options = {"model": tmp_path / "transformer", "calibration": tmp_path / "calibration", "layer": 0}
-    main(words({**command, **options}))
-    protocol = json.loads((tmp_path / "scores.json").read_text())["protocol"]
-    assert protocol["pooling"] == "mean of the hidden states of layer 0"
-    assert protocol["calibration"] == "CalibrationLayer"
-
-
-def test_lareqa_with_a_cache_of_embeddings(command, tmp_path, capsys) -> None:
-    folder = write_lareqa(tmp_path / "lareqa", languages=("en", "de"))
-    options = {"benchmark": "lareqa", "data": folder, "context": True, "embedding_cache": tmp_path / "kept"}
-    main(words({**command, **options}))
-    average = json.loads((tmp_path / "scores.json").read_text())["average"]
-    assert {"map_at_20", "recall_at_10_other_languages", "language_preference"} < set(average)
+    options |= {"benchmark": "lareqa", "data": write_lareqa(tmp_path / "lareqa", languages=("en", "de"))}
+    main(words({**command, **options, "context": True, "embedding_cache": tmp_path / "kept"}))
+    result = json.loads((tmp_path / "scores.json").read_text())
+    assert result["protocol"]["pooling"] == "mean of the hidden states of layer 0"
+    assert result["protocol"]["calibration"] == "CalibrationLayer"
+    assert {"map_at_20", "recall_at_10_other_languages", "language_preference"} < set(result["average"])
     assert len(list((tmp_path / "kept").rglob("*.npy"))) == 1
     table = (tmp_path / "scores.md").read_text()
     assert table.strip() in capsys.readouterr().out and "measured here, test split" in table
