@@ -49,13 +49,11 @@ def top_k(
         >>> scores.tolist(), indices.tolist()
         ([[2.0, 2.0]], [[0, 2]])
     """
-    _check_matrices(k, queries=queries)
     place = _device(device, queries, corpus)
     vectors = _float32(queries, "queries", place)
     keys = torch.full((len(vectors), k), _NOTHING, device=place)
     seen = 0
     for chunk in [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus:
-        _check_matrices(k, queries=vectors, corpus=chunk)
         for start in range(0, len(chunk), _ROWS_AT_ONCE):
             block = _float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
             for some, best in zip(vectors.split(_QUERIES_AT_ONCE), keys.split(_QUERIES_AT_ONCE), strict=True):
@@ -81,7 +79,6 @@ def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | 
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    _check_matrices(1, **{name: rows})
     return _unit(rows, name, _device(device, rows), 0)
 
 
@@ -97,7 +94,6 @@ def neighbours_both_ways(
         Scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row, (T,
             min(k, S)), best first.
     """
-    _check_matrices(k, source=source, target=target)
     place, read = _device(device, source, target), _unit if cosine else _float32
     # The target is read again for each block of the source, which therefore is larger.
     wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
@@ -177,7 +173,6 @@ def mine_pairs(
     show_progress_bar: bool = False,
 ) -> MinedPairs:
     """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows: three tensors are the result."""
-    _check_matrices(k, source=source, target=target)
     if not len(source) or not len(target):
         return MinedPairs(torch.empty(0), *torch.empty(2, 0, dtype=torch.int64))
     near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
@@ -243,12 +238,6 @@ def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:
     columns = (best[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
     candidates = _packed(groups[rows[:, None], best].flatten(1), columns + first_column)
     keys[rows] = torch.cat([keys[rows], candidates], dim=1).topk(keys.shape[1], sorted=False).values
-
-
-def _check_matrices(k: int, **matrices: Any) -> None:
-    shapes = {name: tuple(getattr(rows, "shape", ())) for name, rows in matrices.items()}
-    if k < 1 or {len(shape) for shape in shapes.values()} != {2} or len({width for _, width in shapes.values()}) > 1:
-        raise ValueError(f"expected matrices (rows, dimension) of one width and k of at least 1, got {shapes}, k={k}")
 
 
 def _require_no_overflow(scores: Tensor) -> None:

@@ -408,21 +408,22 @@ def by_language(
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
     fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages
+    problem = None
     if not fits or min(map(len, clouds.values())) < min_texts:
-        raise ValueError(
+        problem = (
             f"a calibration needs matrices of one width, in two languages at least, with {min_texts} vectors of each "
             f"(min_texts), got {shapes}"
         )
-    if not normalize:
-        return clouds
-    if metric not in (None, "cosine"):
+    elif normalize and metric not in (None, "cosine"):
         lengths = np.concatenate([np.linalg.norm(rows, axis=1) for rows in clouds.values()])
         if metric not in ("dot", "euclidean") or not np.allclose(lengths, 1, atol=0.02):
-            raise ValueError(
+            problem = (
                 "a map is of directions: for the cosine, or for dot and euclidean between vectors of unit length, not "
                 f"for {metric} between these, which have lengths from {lengths.min():.3g} to {lengths.max():.3g}"
             )
-    return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()}
+    if problem:
+        raise ValueError(problem)
+    return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()} if normalize else clouds
 
 
 def unit(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:

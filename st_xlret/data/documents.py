@@ -184,14 +184,13 @@ class Sources:
 
     def _texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language that is left out."""
-        if not isinstance(record, Mapping):
-            raise ValueError(f"expected an object, found {type(record).__name__}")
+        record = record if isinstance(record, Mapping) else {}
         fields = [self.column] if self.column else [_PARAGRAPHS, *TEXT_FIELDS]
         present = [name for name in fields if record.get(name) is not None] or [self.column or "text"]
         field = next((name for name in present if record.get(name)), present[0])
         value = record.get(field)
         if not isinstance(value, str | list):
-            raise ValueError(f"no text in the field {field!r}; the record has {', '.join(record)}")
+            raise ValueError(f"no text in the field {field!r}; the record has {', '.join(record) or 'none'}")
         code = language_of(record) or self.language
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
@@ -276,13 +275,10 @@ def _streamed(name: str) -> tuple[Iterable[Any], str]:
     """The rows of the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, read anew by each iteration, and their identity."""
     place, _, language = name.rpartition("=") if "=" in name else (name, "", "")
     path, config, split = (*place.split(":", 2), "", "")[:3]
-    try:
-        builder = datasets.load_dataset_builder(path, config or None)
-        if datasets.config.HF_HUB_OFFLINE:  # what is not streamed is in the local cache
-            builder.download_and_prepare()
-        read = builder.as_dataset if datasets.config.HF_HUB_OFFLINE else builder.as_streaming_dataset
-        rows = read(split=split or "train")
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise DataError(f"neither a file nor a data set NAME[:CONFIG[:SPLIT]][=LANGUAGE] ({error})", name) from error
+    builder = datasets.load_dataset_builder(path, config or None)
+    if datasets.config.HF_HUB_OFFLINE:  # what is not streamed is in the local cache
+        builder.download_and_prepare()
+    read = builder.as_dataset if datasets.config.HF_HUB_OFFLINE else builder.as_streaming_dataset
+    rows = read(split=split or "train")
     named = rows.map(lambda row: {**row, "language": language}) if language else rows
     return named, f"{builder.cache_dir} {split} {language}"

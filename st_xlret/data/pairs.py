@@ -63,8 +63,6 @@ def load_pairs(
     Returns:
         String columns `source`, `target`, `source_language` and `target_language`.
     """
-    if per_language is not None and per_language < 1:
-        raise ValueError(f"per_language must be at least 1 or None for all, not {per_language}")
     paths, collections = reading.split_sources(sources)
     files = reading.files_of(paths, is_pairs, f"parallel sentences: {FORMATS}")
     files = sorted({(sides_of(file) or (file,))[0] for file in files})
@@ -196,5 +194,5 @@ def _sample(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
     for _, rows in sorted(zip(names, groups, strict=True), key=lambda group: ">".join(group[0])):
         part = pairs.select(rows)
         hashes = [_digest(("0", *row)) for row in zip(*(part[column][:] for column in COLUMNS), strict=True)]
-        chosen.append(rows[np.argsort(hashes)[:limit]])
+        chosen.append(rows[np.argsort(hashes)[: max(0, limit)]])
     return pairs.select(np.concatenate(chosen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -123,10 +124,8 @@ def _of_row(record: Mapping[str, Any]) -> Example:
     query, text = (clean_text(record[name]) for name in ("query", "positive"))
     title, code = clean_text(record.get("title") or ""), language_of(record)
     negatives, answers = (_texts_in(record.get(name)) for name in ("negatives", "answers"))
-    if not isinstance(start := record.get("answer_start"), int | None):
-        raise ValueError(f"answer_start must be a number of characters, found {start!r:.40}")
-    # The position of an answer is one in the text as it stands.
-    text = text if start is None else record["positive"]
+    if (start := record.get("answer_start")) is not None:
+        start, text = index(start), record["positive"]  # a number of characters of the text as it stands
     return Example(query, title, text, answers, code, [("", one) for one in negatives], answer_start=start)
 
 

@@ -59,7 +59,7 @@ class DataError(ValueError):
 
 @dataclass
 class BadLines:
-    """What to do about a bad line: raise a `DataError` or, with `skip`, keep its file, line and reason in `skipped`."""
+    """What to do about a bad line: a `DataError` or, with `skip`, its file, line and reason are kept in `skipped`."""
 
     skip: bool = False
     skipped: list[str] = field(default_factory=list)
@@ -119,12 +119,13 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
     for number, line in read_lines(path, bad_lines):
         try:
             record = json.loads(line)
-            if not isinstance(record, dict):
-                raise ValueError(f"it is a {type(record).__name__}")
+            problem = type(record).__name__
         except (ValueError, RecursionError) as error:
-            bad_lines(f"not a JSON object ({error})", path, number)
-        else:
+            record, problem = None, str(error)
+        if isinstance(record, dict):
             yield number, record
+        else:
+            bad_lines(f"not a JSON object ({problem})", path, number)
 
 
 def parsed(
@@ -183,14 +184,12 @@ def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, d
         cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
         if number == 1 and cells[-1] in ("score", "relevance"):
             continue
-        try:
-            if len(cells) not in (3, 4):
-                raise ValueError(f"{len(cells)} columns")
-            query, document, value = cells[0], cells[-2], int(cells[-1])
-            if qrels.setdefault(query, {}).setdefault(document, value) != value:
-                raise ValueError(f"{query!r} and {document!r} have another judgement above")
-        except ValueError as error:
-            bad_lines(f"no line 'query document judgement': {error}", path, number)
+        if len(cells) not in (3, 4) or not re.fullmatch(r"[-+]?\d+", cells[-1]):
+            bad_lines(f"no line 'query document judgement': {line[:80]!r}", path, number)
+            continue
+        query, document, value = cells[0], cells[-2], int(cells[-1])
+        if qrels.setdefault(query, {}).setdefault(document, value) != value:
+            bad_lines(f"{query!r} and {document!r} have another judgement above", path, number)
     return qrels
 
 
@@ -226,13 +225,15 @@ def files_of(
         if path.is_file():
             files.add(path)
             continue
-        if log := next((log for pattern in _LOGS for log in path.glob(pattern)), None):
-            raise DataError(f"{log.name} says which files of this table count: give a copy of its rows", source)
         every = {file for file in path.rglob("*") if file.is_file()}
         inside = {file for file in every if not is_set_aside(file.relative_to(path))}
         files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
-        if not taken:
-            raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
+        log = next((log for pattern in _LOGS for log in path.glob(pattern)), None)
+        if log or not taken:
+            problem = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
+            if log:
+                problem = f"{log.name} says which files of this table count: give a copy of its rows"
+            raise DataError(problem, source)
         kinds = {file.suffix for file in taken}
         others = [file for file in every if file.suffix in (_NOT_READ if file in inside else kinds)]
         if others := sorted(others, key=lambda file: (file not in inside, file)):

@@ -105,8 +105,6 @@ def pack_documents(
     specials = 0 if isinstance(tokenizer, Tokenizer) else tokenizer.num_special_tokens_to_add()
     if isinstance(tokenizer, Tokenizer):
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-    if max_tokens <= specials:
-        raise ValueError(f"max_tokens must be above the {specials} special tokens of a unit, got {max_tokens}")
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     settings |= {"truncation": None, "padding": None}  # of earlier calls; they do not change the tokens
     key = key_of([generate_fingerprint(documents), max_tokens, specials, settings])

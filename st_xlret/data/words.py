@@ -179,8 +179,6 @@ def build_word_samples(
         The columns of `pairs`; `source_start`, `source_end`, `target_start`, `target_end`: half-open token spans,
         special tokens counted; `source_word`, `target_word`.
     """
-    if samples_per_pair is not None and samples_per_pair < 1:
-        raise ValueError(f"samples_per_pair must be at least 1 or None for all, not {samples_per_pair}")
     dictionaries, report = list(dictionaries), Report() if report is None else report
     folded = {code: sorted(map(fold, words)) for code, words in (stop_words_by_language or {}).items()}
     finder = _TokenFinder(tokenizer, max_seq_length)
@@ -215,10 +213,10 @@ def build_word_samples(
             for pair, samples in finder.samples(matched, report):
                 if samples_per_pair is not None:
                     by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
-                    samples = [sample for sample in samples if sample in by_hash[:samples_per_pair]]
+                    samples = [sample for sample in samples if sample in by_hash[: max(0, samples_per_pair)]]
                 report[pair, "samples"] += len(samples)
                 yield from samples
-        if not any(what == "samples" for _, what in report):
+        if not any(count for (_, what), count in report.items() if what == "samples"):
             raise DataError(f"no word-positioned samples; see why no pair gave one:\n{report}")
 
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]

@@ -168,19 +168,20 @@ class RetrievalData:
         """Row of each query that counts to the corpus rows relevant to it."""
         judged = {document for judgements in self.qrels.values() for document in judgements}
         queries, documents = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
-        counts = [(name, len(rows)) for name, rows in documents.items()]
-        for name, count in [(name, len(queries[name])) for name in self.qrels] + counts:
-            if count != 1:
-                raise DataError(f"{name!r} stands {count} times in the texts", file=self.file)
+        counts = [(name, len(queries.get(name, ()))) for name in self.qrels]
+        counts += [(name, len(rows)) for name, rows in documents.items()]
+        problem = next((f"{name!r} stands {count} times in the texts" for name, count in counts if count != 1), None)
         row_of = {name: rows[0] for name, rows in documents.items()}
         missing = sorted(judged - row_of.keys())
         row_of |= {name: -number for number, name in enumerate(missing, start=1)}  # no ranking has them
         relevant: dict[int, NDArray[np.int64]] = {}
-        for query, (row,) in queries.items():
+        for query, rows in queries.items():
             gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
-            relevant |= {row: np.array(gold)} if gold else {}
-        if not any((gold >= 0).any() for gold in relevant.values()):
-            raise DataError("no query has a relevant document", file=self.file)
+            relevant |= {rows[0]: np.array(gold)} if gold else {}
+        if not problem and not any((gold >= 0).any() for gold in relevant.values()):
+            problem = "no query has a relevant document"
+        if problem:
+            raise DataError(problem, file=self.file)
         if missing:
             about = f"{len(missing)} judged documents are not in the corpus and count as not found"
             logger.warning("%s: %s, such as %r", self.file, about, missing[0])

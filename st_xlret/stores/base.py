@@ -392,12 +392,9 @@ def named_model(settings: Mapping[str, Any]) -> str | None:
     return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None  # pages show it
 
 
-def first_length(vectors: Iterable[Any], where: str) -> int:
-    """Numbers in the first vector that there is."""
-    first = next((vector for vector in vectors if vector is not None), None)
-    if first is None:
-        raise ValueError(f"{where} is empty: it has no vectors")
-    return len(first)
+def first_length(vectors: Iterable[Any]) -> int:
+    """Numbers in the first vector that there is; 0 if there is none."""
+    return len(next((vector for vector in vectors if vector is not None), ()))
 
 
 @lru_cache(maxsize=65_536)

@@ -55,9 +55,7 @@ class QdrantStore(Store):
         dense = config.params.vectors if isinstance(config.params.vectors, dict) else {"": config.params.vectors}
         dense = {name: each for name, each in dense.items() if each and not each.multivector_config}
         self.vector = values.get("vector", next(iter(dense)) if len(dense) == 1 else "")
-        if self.vector not in dense:
-            names = ", ".join(name or "(without a name)" for name in dense) or "none"
-            raise ValueError(f"{self.name}: name one of its vectors, of which a point has one, by &vector=...: {names}")
+        base.field_among(dense, self.vector, (), f"{self.name}, of whose vectors &vector=... names one,")
         self.parameters, metadata = dense[self.vector], config.metadata or {}
         self.marks: dict[str, str] = metadata.get(_MARK) or {}
         self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
@@ -180,7 +178,7 @@ class ChromaStore(Store):
             self.collection = self.client.get_collection(self.called, embedding_function=None)
             first = self.collection.get(limit=1, include=["embeddings"])["embeddings"]
             settings = self.collection.configuration_json  # `configuration` would make the embedding function
-        self.dimension = base.first_length(first, self.name)
+        self.dimension = base.first_length(first)
         self.mark = (self.collection.metadata or {}).get(_MARK)
         self.space = (settings.get("hnsw") or {}).get("space", "l2")
         self.metric = base.metric_of(self.space, self.name)
@@ -260,7 +258,7 @@ class PostgresStore(Store):
         self.beside = {name: self._field(getattr(fields, name, None), usual) for name, usual in usual_fields}
         with self.errors():
             some = self._rows(self._sql("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"))
-            self.dimension = int(size) if size else base.first_length((row[0].to_list() for row in some), self.name)
+            self.dimension = int(size) if size else base.first_length(row[0].to_list() for row in some)
 
     def __len__(self) -> int:
         return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])

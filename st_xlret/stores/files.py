@@ -95,15 +95,17 @@ class FaissStore(NumberedStore):
         with self.errors():
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
-        if not (self.is_ivf or isinstance(self.index, faiss.IndexFlat)) or not self.index.ntotal:
-            kind = f"{type(self.index).__name__} of {self.index.ntotal} vectors"
-            raise ValueError(f"{path} is a {kind}; IndexFlat and IndexIVFFlat are read, for others map queries alone")
-        if self.is_ivf:
+        is_read = self.index.ntotal > 0 and (self.is_ivf or isinstance(self.index, faiss.IndexFlat))
+        problem = None if is_read else "IndexFlat and IndexIVFFlat are read, for others map queries alone"
+        if is_read and self.is_ivf:
             lists = self.index.invlists  # type: ignore[attr-defined]
             sizes = [lists.list_size(number) for number in range(lists.nlist)]
             ids = [faiss.rev_swig_ptr(lists.get_ids(number), size) for number, size in enumerate(sizes) if size]
             if not np.array_equal(np.sort(np.concatenate(ids)), np.arange(self.index.ntotal)):
-                raise ValueError(f"{path}: the ids of an IVF index have to be 0 to {self.index.ntotal - 1}, each once")
+                problem = f"the ids of an IVF index have to be 0 to {self.index.ntotal - 1}, each once"
+        if problem:
+            raise ValueError(f"{path} is a {type(self.index).__name__} of {self.index.ntotal} vectors: {problem}")
+        if self.is_ivf:
             self.index.make_direct_map()  # type: ignore[attr-defined]
         self.dimension = self.index.d
         names = {faiss.METRIC_INNER_PRODUCT: "dot", faiss.METRIC_L2: "l2"}
@@ -164,7 +166,7 @@ class TableStore(Store):
         self.dimension = getattr(schema.field(column).type, "list_size", 0)
         if not self.dimension:
             vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
-            self.dimension = base.first_length(vectors, self.name)
+            self.dimension = base.first_length(vectors)
 
     def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""

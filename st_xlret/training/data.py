@@ -100,8 +100,6 @@ class Words(Pairs):
         wanted = check_languages(self.languages or None)
         files = files_of(self.dictionaries, names_languages, "dictionary that is named after its languages")
         files = [file for file in files if all(match_language(code, wanted) for code in languages_in_name(file))]
-        if not files:
-            raise ValueError(f"--dictionaries: none is between two of --languages: {', '.join(self.dictionaries)}")
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
             lists = dict(map(read_stop_words, self.stop_words))

@@ -212,5 +212,5 @@ def test_a_data_set_is_read_by_its_name(
         table, _ = read(f"{tmp_path / 'wiki'}=sw")
         assert table["sentence"][::2] == [f"Page {part} {row}." for part in range(2) for row in range(count)]
         assert set(table["language"]) == {"sw"} and read(f"{tmp_path / 'wiki'}=sw")[0].cache_files == table.cache_files
-    with pytest.raises(DataError, match="some/texts:x"):
+    with pytest.raises(OSError, match="some/texts"):
         read("some/texts:x=fr")

@@ -132,8 +132,8 @@ def test_at_most_so_many_samples_of_a_pair(make: Any) -> None:
     everything, *two = [make(pairs, samples_per_pair=most, seed=seed)[0] for seed, most in enumerate([4, *[2] * 8])]
     assert len(everything) == 4 and {len(samples) for samples in two} == {2} and len(set(map(str, two))) > 1
     assert all(sample in everything for samples in two for sample in samples)
-    with pytest.raises(ValueError, match="samples_per_pair.*0"):
-        make(pairs, samples_per_pair=0)
+    with pytest.raises(DataError, match="no word-positioned samples"):
+        make(pairs, samples_per_pair=-1)
 
 
 def test_the_same_call_takes_the_kept_samples(make: Any, tmp_path: Path) -> None:
