@@ -18,7 +18,7 @@ from tests.hub.conftest import OWNER, READER, STRANGER, all_bytes, files_of
 from tests.training.test_script import run_of
 
 TEXTS = ["sun moon star", "wind snow"]
-HAND_WRITTEN = b"---\nlicense: mit\n---\n# By hand\n"
+MINE = b"---\nlicense: mit\n---\n# By hand\n"
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def test_a_pushed_model_loads_elsewhere_and_names_its_encoder(hub: Any, encoder:
 def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None:
     api = HfApi()
     api.create_repo("alice/model")
-    for name, content in (("README.md", HAND_WRITTEN), ("old.safetensors", b"weights"), ("notes.txt", b"mine")):
-        api.upload_file(path_or_fileobj=content, path_in_repo=name, repo_id="alice/model")
+    for name in ("README.md", "old.safetensors", "notes.txt"):
+        api.upload_file(path_or_fileobj=MINE, path_in_repo=name, repo_id="alice/model")
     before = files_of(hub, "alice/model")
     with pytest.raises(SystemExit, match="holds files, such as README.md.*--overwrite"):
         export(encoder, "one")
@@ -60,8 +60,8 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
     assert "modules.json" in files_of(hub, "alice/model", "next") and len(hub.repos["alice/model"].prs) == 1
     export(encoder, "three", "--overwrite")
     after = files_of(hub, "alice/model")
-    assert after["README.md"] == HAND_WRITTEN and after["notes.txt"] == b"mine" and "modules.json" in after
-    assert "old.safetensors" not in after
+    assert after["README.md"] == after["notes.txt"] == MINE
+    assert "modules.json" in after and "old.safetensors" not in after
 
 
 def test_what_cannot_be_pushed_is_said_before_the_work(
