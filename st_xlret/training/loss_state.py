@@ -37,13 +37,6 @@ class LossStateCallback(TrainerCallback):
         resume_from: The checkpoint to resume, if it is not in the output folder of this run.
         options: What the run is made of, as JSON has it; kept in the metadata of the file.
         keep: Checkpoints to keep besides the best one, of those with a loss state. None: the host removes them.
-
-    Example:
-        >>> from st_xlret.losses import CCPLoss
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> "ccp/bank.keys" in LossStateCallback({"ccp": CCPLoss(model)}).state_dict()
-        True
     """
 
     def __init__(
@@ -127,7 +120,7 @@ class LossStateCallback(TrainerCallback):
         if get_world_size() > 1:
             average_gradients(parameters)
         if args.max_grad_norm and args.max_grad_norm > 0:
-            nn.utils.clip_grad_norm_([p for p in parameters if p.grad is not None], args.max_grad_norm)
+            nn.utils.clip_grad_norm_(parameters, args.max_grad_norm)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Write the state into the checkpoint that was just made, when all ranks have written their part."""
