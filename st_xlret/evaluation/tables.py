@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
@@ -46,9 +45,8 @@ class PublishedRow:
 
     Attributes:
         scores: Language (ISO 639-1) to score; fractions in [0, 1].
-        average: Name of an average, such as `"average_14"`, to its value as printed.
+        average: Name of an average, such as `"average_14"`, to its value.
         bilingual_data: Whether the system was trained with parallel text; None if the paper does not say.
-        source: The paper; `short_source` in a few words.
         protocol: What the scores are, in the words of the paper or close to them.
         setting: How the systems were trained for the task, if the paper has several settings.
         measured_as: Entries of the protocol that a comparable result shares; `"not said"` if the paper does not say.
@@ -69,7 +67,7 @@ class PublishedRow:
 
     @property
     def label(self) -> str:
-        """The origin of the row, for a table: a published figure, not a measurement of this library."""
+        """The origin of the row, for a table."""
         split = self.measured_as.get("split")
         details = [self.setting, "split not said" if split == "not said" else split and f"{split} split"]
         shown = "; ".join(detail for detail in details if detail)
@@ -82,17 +80,12 @@ class PublishedRow:
 
 def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
     """The published rows of a benchmark, by default of every metric, in the order of the papers' tables."""
-    file, rows = resources.files("st_xlret.evaluation") / "published_results.json", list[PublishedRow]()
-    for table in json.loads(file.read_text(encoding="utf-8")).get(benchmark, []):
-        about = {name: value for name, value in table.items() if name not in ("rows", "unit", "note")}
-        divisor = 1 if table.get("unit") == "fraction" else 100
+    rows: list[PublishedRow] = []
+    content = (Path(__file__).parent / "published_results.json").read_text(encoding="utf-8")
+    for table in json.loads(content).get(benchmark, []):
+        about = {name: value for name, value in table.items() if name not in ("rows", "note")}
         if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy")):
-            for row in table["rows"]:
-                scores, average = (
-                    {name: round(value / divisor, 6) for name, value in row.get(part, {}).items()}
-                    for part in ("scores", "average")
-                )
-                rows.append(PublishedRow(row["system"], scores, average, row["bilingual_data"], **about))
+            rows += [PublishedRow(**row, **about) for row in table["rows"]]
     return rows
 
 

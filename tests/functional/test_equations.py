@@ -226,19 +226,16 @@ def test_equals_the_papers_equation_of_sentences(
 def test_drawn_negatives_are_any_of_the_others_and_all_come_up() -> None:
     p, h = vectors(8), vectors(8, seed=1)
     document, first = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4]), torch.arange(8) == 0
-    possible = {}
+    possible, seen, generator = {}, Counter(), torch.Generator().manual_seed(0)
     for drawn in itertools.combinations(range(2, 8), 2):
         loss = naive_masked_sentence_loss(p, h, document.tolist(), predicted=[0], drawn=drawn)
         possible[round(loss.item(), 9)] = torch.autograd.grad(loss, h)[0]
-    assert len(possible) == 15
-    seen = Counter()
-    generator = torch.Generator().manual_seed(0)
     for _ in range(300):
         loss = masked_sentence_loss(p, h, document, num_negatives=2, generator=generator, predicted=first)
         seen[round(loss.item(), 9)] += 1
         # The backward pass computes the logits again, with the negatives that were drawn.
         torch.testing.assert_close(torch.autograd.grad(loss, h)[0], possible[round(loss.item(), 9)])
-    assert len(seen) == 15 and min(seen.values()) > 5 and max(seen.values()) < 45
+    assert len(seen) == len(possible) == 15 and min(seen.values()) > 5 and max(seen.values()) < 45
 
 
 def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:

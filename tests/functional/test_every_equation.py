@@ -29,6 +29,7 @@ EQUATIONS: dict[str, tuple[Callable[..., Tensor], int, int]] = {
     "language": (f.language_contrastive_loss, 3, 3),
     "masked sentence": (lambda p, h: f.masked_sentence_loss(p, h, WINDOW), 2, 2),
     "distillation": (f.similarity_distillation_loss, 3, 1),
+    "vocabulary": (lambda hidden, weight: f.chunked_cross_entropy(hidden, weight, None, IDS), 2, 2),
 }
 
 
@@ -48,7 +49,9 @@ def test_types(name: str, dtype: torch.dtype, autocast: bool) -> None:
     assert loss.dtype == torch.promote_types(dtype, torch.float32)
     for matrix in inputs[:learning]:
         assert matrix.grad is not None and matrix.grad.dtype == dtype and matrix.grad.isfinite().all()
-    torch.testing.assert_close(loss.double(), equation(*(x.double() for x in inputs)), rtol=1e-4, atol=1e-5)
+    # The projection to a vocabulary is in 16 bits where its inputs or autocast are.
+    rtol, atol = (2e-2, 2e-2) if name == "vocabulary" else (1e-4, 1e-5)
+    torch.testing.assert_close(loss.double(), equation(*(x.double() for x in inputs)), rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("name", EQUATIONS)
@@ -61,7 +64,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-@pytest.mark.parametrize("name", EQUATIONS)
+@pytest.mark.parametrize("name", [*EQUATIONS][:-1])
 def test_a_row_of_zeros_has_no_direction_and_no_gradient(name: str, dtype: torch.dtype) -> None:
     equation, count, _ = EQUATIONS[name]
     first, *others = matrices(count, dtype)

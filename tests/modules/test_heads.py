@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -12,54 +13,43 @@ from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, ProjectionHead
 from st_xlret.modules.heads import mean_of_spans
 
 
-@dataclass
-class ByHand:
-    """Algorithm 1's two modes, with running statistics kept by hand."""
+def finish(head: AsymmetricBNHead, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    normalized = (x - mean) / (variance + head.norm.eps).sqrt() * head.norm.weight + head.norm.bias
+    return head.linear_out(normalized.relu())
 
-    head: AsymmetricBNHead
-    centres_by_batch: bool = True
 
-    def __post_init__(self) -> None:
-        features = self.head.linear_in.out_features
-        self.mean, self.variance = torch.zeros(features), torch.ones(features)
-
-    def step(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = {True: self.head.linear_in(centres), False: self.head.linear_in(contexts)}
-        learning, fixed = self.centres_by_batch, not self.centres_by_batch
-        x = hidden[learning]
-        mean, variance = x.mean(0), x.var(0, unbiased=False)
-        result = {learning: self.finish(x, mean, variance)}
-        result[fixed] = self.finish(hidden[fixed], self.mean, self.variance)
-        self.mean = 0.9 * self.mean + 0.1 * mean.detach()
-        self.variance = 0.9 * self.variance + 0.1 * x.var(0).detach()
-        self.centres_by_batch = not self.centres_by_batch
-        return result[True], result[False]
-
-    def finish(self, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        norm = self.head.norm
-        normalized = (x - mean) / (variance + norm.eps).sqrt() * norm.weight + norm.bias
-        return self.head.linear_out(normalized.relu())
+def by_hand(head: AsymmetricBNHead, steps: list[tuple[Tensor, Tensor]]) -> Iterator[tuple[Any, Tensor, Tensor]]:
+    """Algorithm 1's two modes in turn: both sides of each step, and the running statistics after it."""
+    features = head.linear_in.out_features
+    mean, variance = torch.zeros(features), torch.ones(features)
+    for step, sides in enumerate(steps):
+        hidden, statistics = [head.linear_in(side) for side in sides], [(mean, variance), (mean, variance)]
+        x = hidden[step % 2]
+        statistics[step % 2] = x.mean(0), x.var(0, unbiased=False)
+        mean, variance = 0.9 * mean + 0.1 * x.mean(0).detach(), 0.9 * variance + 0.1 * x.var(0).detach()
+        both = zip(hidden, statistics, strict=True)
+        yield tuple(finish(head, rows, *of_rows) for rows, of_rows in both), mean, variance
 
 
 def batches(count: int, rows: int = 6, features: int = 4) -> list[tuple[Tensor, Tensor]]:
-    return [(torch.randn(rows, features) * 2 + 1, torch.randn(rows, features) - 1) for _ in range(count)]
+    pairs = [(torch.randn(rows, features) * 2 + 1, torch.randn(rows, features) - 1) for _ in range(count)]
+    return [(centres.requires_grad_(), contexts.requires_grad_()) for centres, contexts in pairs]
 
 
 def test_both_branches_over_several_steps_and_their_gradients() -> None:
     head = AsymmetricBNHead(4, 3)
     torch.nn.init.normal_(head.norm.weight)
     torch.nn.init.normal_(head.norm.bias)
-    by_hand = ByHand(head)
-    for step, (centres, contexts) in enumerate(batches(5)):
+    steps = batches(5)
+    for step, (sides, (theirs, mean, variance)) in enumerate(zip(steps, by_hand(head, steps), strict=True)):
         assert bool(head.toggle) == (step % 2 == 1)
-        inputs = [centres.requires_grad_(), contexts.requires_grad_(), *head.parameters()]
-        ours, theirs = head(centres, contexts), by_hand.step(centres, contexts)
+        ours = head(*sides)
         torch.testing.assert_close(ours, theirs)
-        gradients = [torch.autograd.grad(sum(z.square().sum() for z in sides), inputs) for sides in (ours, theirs)]
+        inputs = [*sides, *head.parameters()]
+        gradients = [torch.autograd.grad(sum(z.square().sum() for z in both), inputs) for both in (ours, theirs)]
         torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
         # Only the branch of batch statistics moves the running ones.
-        torch.testing.assert_close(head.norm.running_mean, by_hand.mean)
-        torch.testing.assert_close(head.norm.running_var, by_hand.variance)
+        torch.testing.assert_close((head.norm.running_mean, head.norm.running_var), (mean, variance))
         assert head.norm.num_batches_tracked == step + 1
 
 
@@ -76,14 +66,14 @@ def test_calls_without_gradients_change_nothing_and_read_nothing_that_training_f
     assert all(torch.equal(tensor, before[name]) for name, tensor in head.state_dict().items())
     torch.testing.assert_close(first, head.eval()(x, y))
     both = head.linear_in(torch.cat([x, y]))
-    torch.testing.assert_close(torch.cat(first), ByHand(head).finish(both, both.mean(0), both.var(0, unbiased=False)))
+    torch.testing.assert_close(torch.cat(first), finish(head, both, both.mean(0), both.var(0, unbiased=False)))
 
 
 def test_vanilla_normalization_mixes_both_sides_and_none_is_two_linear_layers() -> None:
     vanilla, plain = (AsymmetricBNHead(4, normalization=kind) for kind in ("batch", "none"))  # type: ignore[arg-type]
     (centres, contexts), *_ = batches(1)
     hidden = vanilla.linear_in(torch.cat([centres, contexts]))
-    expected = ByHand(vanilla).finish(hidden, hidden.mean(0), hidden.var(0, unbiased=False))
+    expected = finish(vanilla, hidden, hidden.mean(0), hidden.var(0, unbiased=False))
     torch.testing.assert_close(torch.cat(vanilla(centres, contexts)), expected)
     torch.testing.assert_close(vanilla.norm.running_mean, 0.1 * hidden.mean(0))
     z_centres, z_contexts = plain(centres, contexts[:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -14,21 +15,6 @@ from st_xlret.modules import LanguageMemoryBank
 
 EN, FR, SW = 25966, 26226, 29559
 Row = tuple[float, int, int, int]
-
-
-class DequeBank:
-    """The oracle: one deque in all, or one for each language."""
-
-    def __init__(self, size: int, scope: str) -> None:
-        self.scope = scope
-        self.queues: dict[int, deque[Row]] = defaultdict(lambda: deque(maxlen=size))
-
-    def enqueue(self, rows: list[Row]) -> None:
-        for row in rows:
-            self.queues[row[1] if self.scope == "per_language" else 0].append(row)
-
-    def rows(self, language: int | None = None) -> list[Row]:
-        return sorted(row for queue in self.queues.values() for row in queue if language in (None, row[1]))
 
 
 def batch(first: int, languages: list[int]) -> tuple[Tensor, ...]:
@@ -49,16 +35,19 @@ LANGUAGES = [[EN] * 3, [EN, FR], [FR] * 4, [SW], [], [EN, FR, SW, EN, FR], [EN] 
 @pytest.mark.parametrize("scope", ["total", "per_language"])
 @pytest.mark.parametrize("size", [1, 4, 5, 100])
 def test_first_in_first_out_across_wrap_around(scope: str, size: int) -> None:
-    bank, oracle = LanguageMemoryBank(2, size, scope=scope), DequeBank(size, scope)  # type: ignore[arg-type]
+    bank = LanguageMemoryBank(2, size, scope=scope)  # type: ignore[arg-type]
+    queues: dict[int, deque[Row]] = defaultdict(lambda: deque(maxlen=size))
     first = 0
     for languages in LANGUAGES:
         tensors = batch(first, languages)
         bank.enqueue(*tensors)
-        oracle.enqueue(rows_of(*tensors))
+        for row in rows_of(*tensors):
+            queues[row[1] if scope == "per_language" else 0].append(row)
         first += len(languages)
-        assert rows_of(*bank.get().values()) == oracle.rows() and len(bank) == len(oracle.rows())
+        expected = sorted(chain(*queues.values()))
+        assert rows_of(*bank.get().values()) == expected and len(bank) == len(expected)
         for code in (EN, FR, SW):
-            assert rows_of(*bank.get(torch.tensor([code])).values()) == oracle.rows(code)
+            assert rows_of(*bank.get(torch.tensor([code])).values()) == [row for row in expected if row[1] == code]
 
 
 def test_it_starts_empty_and_takes_no_graph() -> None:
