@@ -87,9 +87,8 @@ def language_metrics(
     """What a search finds in the query's language and in others, each (Q,), NaN for queries without a value.
 
     `ranking` has corpus rows (Q, K), best first, and `relevant` those relevant to each query, which are taken to be
-    translations of each other, as in LAReQA; negative ones are not in the corpus. The preference rate, the
-    language-aware nDCG and the four-way split have the names and the purpose of MLAIRE
-    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); they are defined here, and not copied from there:
+    translations of each other, as in LAReQA; negative ones are not in the corpus. Some names are those of MLAIRE
+    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); the definitions are these:
 
     - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant documents in the query's
       language, and of those in other languages.
@@ -99,8 +98,7 @@ def language_metrics(
     - `language_preference_rate`: Whether the first relevant result is in the query's language, for queries with
       relevant documents in it and in others, of which the ranking has one.
     - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, else of 1.
-    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: What the first
-      result is; the four sum to 1.
+    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: The first result.
     """
     of_documents, discounts = np.asarray(document_languages), 1 / np.log2(np.arange(2, 12))
     kinds = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]

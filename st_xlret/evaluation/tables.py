@@ -162,7 +162,7 @@ def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
 
 
 def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
-    """How the marked rows of a table were measured differently; an empty string if none is marked."""
+    """How the marked rows of a table were measured differently; empty if none is marked."""
     tables_by_value: dict[str, dict[str, dict[str, None]]] = {}
     for row in published:
         for name, value in row.differences(result.protocol).items():
@@ -284,8 +284,7 @@ def plot_stages(
     bars = len(groups) * (len(stages) + 1)
     if (figure := _figure(path, 8, 1.2 + 0.2 * (bars + len(stages) / 2))) is None:
         return None
-    axis = figure.subplots()
-    width = 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    axis, width = figure.subplots(), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
     for number, (stage, scores) in enumerate(stages.items()):
         places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
         drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)

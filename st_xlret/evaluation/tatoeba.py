@@ -117,11 +117,10 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 class TatoebaEvaluator(BilingualRetrievalEvaluator):
     """Accuracy of the nearest neighbour by cosine between each language and English, in both directions.
 
-    The test set is that of Artetxe and Schwenk (2019): up to 1 000 sentences of each of 112 languages with their
-    English translations. CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 1) reports the mean of both
-    directions, `accuracy`, of layer 14 of a large model; XTREME reports English to X alone, `accuracy_from_en`; mteb
-    reports a weighted F1 of X to English, `f1_to_en` with `mteb_f1=True`. Languages are ISO 639-1 codes (`fr`) or the
-    files' own ISO 639-3 codes (`fra`).
+    The test set (Artetxe and Schwenk, 2019) has up to 1 000 sentences of each of 112 languages with their English
+    translations. CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 1) reports the mean of both
+    directions, `accuracy`, of layer 14 of a large model, XTREME `accuracy_from_en`, and mteb a weighted F1 of X to
+    English, `f1_to_en` with `mteb_f1=True`. Languages are ISO 639-1 codes (`fr`) or the files' ISO 639-3 codes (`fra`).
 
     Metrics: `average_accuracy` (primary), `average_accuracy_to_en`, `average_accuracy_from_en`; the same per language.
     """
@@ -147,11 +146,10 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
 class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     """Accuracy of the nearest neighbour by cosine between languages other than English, in both directions.
 
-    CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 2) reports the mean of both directions for 15 pairs,
-    with up to 1 000 linked sentences of each, which are not published: they are drawn anew from Tatoeba's export, or
-    two languages of the English-centric test set are joined where they have the same English sentence, which leaves few
-    sentences for most pairs and is easier. The languages to choose are pairs, such as `["de-el", "zh-ja"]`; default:
-    the 15 of the paper.
+    CCP ([Wu et al., 2022](https://arxiv.org/abs/2206.03281), Table 2) reports the mean of both directions for 15 pairs
+    (the default) with up to 1 000 linked sentences of each, which are not published: they are drawn anew from Tatoeba's
+    export, or two languages of the English-centric test set are joined where they have the same English sentence, which
+    is easier and leaves few sentences for most pairs. The languages to choose are pairs, such as `["de-el", "zh-ja"]`.
     """
 
     benchmark = "tatoeba-pairs"
@@ -181,8 +179,7 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
     """Accuracy of the nearest neighbour by cosine of row-aligned translations (n, d): to the target, and to the source.
 
-    Of equal cosines, the lower row is the nearest: the second of two identical sentences is counted wrong, as in the
-    published protocol of Tatoeba.
+    Of equal cosines, the lower row is the nearest, as in Tatoeba's protocol: the second of two equal texts is wrong.
     """
     forward, backward = _nearest(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
@@ -192,8 +189,8 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
 def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
     """F1 of the nearest neighbour by cosine, source to target: what mteb reports as `f1` for Tatoeba.
 
-    Each target row is a class, and the source rows whose nearest neighbour it is are predicted to belong to it: the
-    mean of the F1 of all classes, which scikit-learn calls weighted. The arguments are those of `retrieval_accuracy`.
+    Each target row is a class of the source rows that are nearest to it: the mean of the F1 of all classes, which
+    scikit-learn calls weighted. The arguments are those of `retrieval_accuracy`.
     """
     nearest, _ = _nearest(source_embeddings, target_embeddings)
     predicted = torch.bincount(nearest, minlength=len(nearest))
@@ -202,16 +199,15 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
 
 def _nearest(source: Any, target: Any) -> tuple[Tensor, Tensor]:
     """The nearest rows of both directions."""
+
+    def first_equal_row(rows: Tensor) -> Tensor:
+        seen: dict[bytes, int] = {}
+        return torch.tensor([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows.cpu().numpy())])
+
     x, y = unit_rows(torch.as_tensor(source)), unit_rows(torch.as_tensor(target))
     _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
     # Rounding must not decide between equal rows: the first of them is the nearest.
-    return _first_equal_row(y)[forward[:, 0].cpu()], _first_equal_row(x)[backward[:, 0].cpu()]
-
-
-def _first_equal_row(rows: Tensor) -> Tensor:
-    """For every row, the lowest row with the same values."""
-    seen: dict[bytes, int] = {}
-    return torch.tensor([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows.cpu().numpy())])
+    return first_equal_row(y)[forward[:, 0].cpu()], first_equal_row(x)[backward[:, 0].cpu()]
 
 
 @cache

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK = 2**22
-"""The largest number of logits that the chunked parts hold at a time (4 bytes each)."""
+CHUNK = 2**22  # the most logits that the chunked parts hold at a time (4 bytes each)
 LOWEST = torch.finfo(torch.float32).min / 4
 """A logit that weighs nothing. It is finite, and so are differences of two: -inf would give NaN gradients."""
 

@@ -10,8 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from st_xlret.functional.tensors import at_least_float32, check_matrices, check_tags
 
-_MOST_LOGITS = 2**25
-"""The most logits that are held at a time (4 bytes each). Matrix products of fewer rows are slower."""
+_MOST_LOGITS = 2**25  # that are held at a time (4 bytes each); matrix products of fewer rows are slower
 
 
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
