@@ -110,10 +110,6 @@ class Rows(BatchFactory):
     language_mixing: float = 1.0
     batch_scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        if not (0 <= self.language_smoothing <= 1 and 0 <= self.language_mixing <= 1):
-            raise ValueError(f"language_smoothing and language_mixing must lie in [0, 1], got {self}")
-
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         return LanguageBatchSampler(dataset, batch_size, self, seed=seed)

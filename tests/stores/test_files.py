@@ -150,7 +150,7 @@ def test_files_without_vectors(tmp_path: Path) -> None:
             numpy(tmp_path, array)
     for vectors in (pa.array([], pa.list_(pa.float32())), [[1.0, 2.0], [1.0, 2.0, 3.0]]):
         with pytest.raises(ValueError, match="docs.parquet"):
-            list(parquet(tmp_path, {"vector": vectors}).batches())
+            parquet(tmp_path, {"vector": vectors}).sample(1)
     (tmp_path / "broken.faiss").write_bytes(b"no index")
     for name in ("broken.faiss", "vectors.txt", "missing.parquet"):
         with pytest.raises((ValueError, OSError), match=name):
