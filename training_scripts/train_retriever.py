@@ -58,7 +58,6 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 1. Data: questions with passages, some of which are held out, and hard negatives.
     questions, evaluator = data.load_questions(encoder.model, args, languages=data.languages)
-    languages = dict(Counter(questions["language"]).most_common())
 
     # 2. The encoder, or two of them, which start alike.
     model = encoder.load(texts_of(questions=questions), args)
@@ -74,7 +73,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 4. Train, measure and save.
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
-    about = {"questions": len(questions), "languages": languages}
+    about = {"questions": len(questions), "languages": dict(Counter(questions["language"]).most_common())}
     return run.train_and_save(trainer, about, evaluators=[evaluator], test=data.lareqa(), tag="retrieval")
 
 
