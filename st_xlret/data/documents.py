@@ -211,6 +211,9 @@ class Sources:
             rows = reading.read_table(file, bad_lines, **_DIALECTS[kind])
             is_number = self.column is not None and self.column.isdecimal()
             names = [] if is_number else next(rows, (0, []))[1]
+            twice = [name for name in (self.column, *TEXT_FIELDS, "language", "lang") if names.count(str(name)) > 1]
+            if twice:  # one of them would be lost
+                raise DataError(f"{names.count(str(twice[0]))} columns have the name {twice[0]!r}", file)
             for number, cells in rows:
                 if names and len(cells) > len(names):
                     bad_lines(f"{len(cells)} cells under {len(names)} names, so a text may be cut in two", file, number)

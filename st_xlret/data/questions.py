@@ -151,14 +151,16 @@ def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
 
 def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
     """The passages, or the questions as passages, with these ids."""
-    texts = {}
+    texts = dict[str, Example]()
     for number, record in read_jsonl(file, bad_lines):
         if (name := str(record.get("_id", record.get("id")))) in ids:
             try:
                 about = {**record, **(record.get("metadata") or {})}
                 title, text = clean_text(record.get("title") or ""), clean_text(record.get("text"))
                 answers = _texts_in(about.get("answers") or about.get("answer"))
-                texts[name] = Example("", title, text, answers, language_of(record))
+                example = Example("", title, text, answers, language_of(record))
+                if texts.setdefault(name, example) != example:
+                    raise ValueError(f"another text above has the id {name!r}")
             except (TypeError, ValueError) as error:
                 bad_lines(str(error), file, number)
     return texts

@@ -44,7 +44,7 @@ class NumberedStore(Store):
         """The rows in their order."""
         codes: list[str | None] = [None] * len(self)
         if file := self.fields.languages_file:
-            with open(file, encoding="utf-8") as lines:
+            with open(file, encoding="utf-8-sig") as lines:
                 codes = [sys.intern(line.strip()) or None for line in lines]
         if len(codes) != len(self):
             raise ValueError(f"{file} has {len(codes)} lines, and {self.name} has {len(self)} vectors")

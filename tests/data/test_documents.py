@@ -140,6 +140,7 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, read: Any) -> N
         ("a.csv", "text,score\n1,2\n", "title", "line 2: .*'title'.*text, score"),
         ("a.csv", 'text\none\n"two\nthree\n', None, "line 4"),
         ("a.csv", "language,text\nen,Rain, wind and snow.\n", None, "line 2: 3 cells under 2 names"),
+        ("a.csv", "text,language,text\none,en,two\n", None, "2 columns have the name 'text'"),
         ("a.parquet", "PAR1", None, ""),
         ("a.pdf", "%PDF", None, "jsonl"),
     ],

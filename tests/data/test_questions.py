@@ -96,6 +96,8 @@ def test_languages_of_questions(tmp_path: Path, questions: Any) -> None:
         ("corpus.jsonl", {"_id": "d1", "text": "T", "title": 3}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": {"language": "xx1"}}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": [3]}),
+        ("queries.jsonl", {"_id": "q1", "text": "another question"}),
+        ("corpus.jsonl", {"_id": "d1", "text": "another passage"}),
         ("qrels/train.tsv", "q1\td9\tmuch"),
     ],
 )

@@ -161,6 +161,7 @@ def test_a_file_of_other_languages(tmp_path: Path) -> None:
     for codes in (b"en\n" * 9, b"en\n" * 11, b"\xff\xfe" * 10):
         with pytest.raises(ValueError, match="docs.npy"):
             numpy(tmp_path, codes=codes).sample(4)
+    assert len(numpy(tmp_path, codes=b"\xef\xbb\xbf" + b"en\n" * 10).sample(10)["en"]) == 10
 
 
 def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) -> None:
