@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import lru_cache
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -106,3 +107,12 @@ def documents_of(lengths: dict[str, list[int]]) -> Dataset:
             for p in range(count)
         ]
     )
+
+
+def epochs(sampler: Any, count: int) -> list[list[int]]:
+    """The batches of some epochs."""
+    batches = []
+    for epoch in range(count):
+        sampler.set_epoch(epoch)
+        batches += list(sampler)
+    return batches

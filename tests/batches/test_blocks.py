@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,18 +11,14 @@ from datasets import Dataset
 
 from st_xlret.batches import Blocks
 from st_xlret.batches.blocks import cut_into_blocks
-from st_xlret.data import load_documents
+from tests import tiny
 from tests.tiny import documents_of
 
 LENGTHS = {"en": [8, 3, 1, 23, 2, 5], "fr": [5, 1, 4, 9], "sw": [2, 3]}
 
 
 def epochs(lengths: dict[str, list[int]], count: int = 10, **options: Any) -> list[list[int]]:
-    sampler, batches = Blocks(**{"block_size": 4, **options})(documents_of(lengths), 3), []
-    for epoch in range(count):
-        sampler.set_epoch(epoch)
-        batches += list(sampler)
-    return batches
+    return tiny.epochs(Blocks(**{"block_size": 4, **options})(documents_of(lengths), 3), count)
 
 
 def cut_naively(length: int, size: int, offset: int) -> list[tuple[int, int]]:
@@ -99,12 +94,6 @@ def test_rows_are_put_in_order_by_their_positions() -> None:
     for batch in Blocks(block_size=4)(ordered.select(order), 3):
         rows = ordered.select(order[batch]).sort(["document", "position"])
         assert (np.diff(rows["position"])[np.diff(rows["document"]) == 0] == 1).all()
-
-
-def test_real_documents_make_blocks(real_data: Path, tmp_path: Path) -> None:
-    sampler = Blocks()(load_documents([real_data / "tico19"], cache_dir=tmp_path), 4)
-    batches = list(sampler)
-    assert len(batches) == len(sampler) > 10 and all(len(batch) <= 128 for batch in batches)
 
 
 def test_rows_that_are_blocks_already() -> None:

@@ -63,11 +63,8 @@ def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passe
 
 
 def test_an_exhausted_dataset_starts_a_new_pass() -> None:
-    sampler, passes = interleaved(ratios=[0, 1, 0], batches=15), set()
-    for epoch in (0, 1):
-        sampler.set_epoch(epoch)
-        passes |= {tuple(each) for each in np.array(list(sampler)).reshape(3, -1).tolist()}
-    assert len(passes) == 6
+    batches = tiny.epochs(interleaved(ratios=[0, 1, 0], batches=15), 2)
+    assert len(set(map(str, np.array(batches).reshape(6, -1)))) == 6
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

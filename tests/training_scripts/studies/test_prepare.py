@@ -21,6 +21,13 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
+def pool_at(folder: Path, split: str = "test") -> tuple[list[dict[str, Any]], dict[str, str], list[list[str]]]:
+    """The candidates, the texts of the questions, and the judged pairs."""
+    queries = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl")}
+    judged = (folder / f"qrels/{split}.tsv").read_text().splitlines()[1:]
+    return lines(folder / "corpus.jsonl"), queries, [line.split("\t")[:2] for line in judged]
+
+
 def prepare(kind: str, output: Path, *options: str | Path) -> Path:
     main(["--kind", kind, "--output", str(output), *map(str, options)])
     return output
@@ -40,34 +47,30 @@ def test_no_sentence_of_a_test_set_is_trained_on(tmp_path: Path) -> None:
     write_text(tmp_path / "tatoeba.fra-eng.eng", "Good  morning.\n")
     sentences = prepare("sentences", tmp_path / "sentences.txt", "--pools", pool, "--tatoeba", tmp_path)
     assert sentences.read_text().splitlines() == ["A question?", "An answer.", "Good morning."]
-    held_out = prepare("held-out", tmp_path / "pool")
-    assert [len(lines(held_out / f"{name}.jsonl")) for name in ("corpus", "queries")] == [5000, 500]
+    assert [len(part) for part in pool_at(prepare("held-out", tmp_path / "pool"))] == [5000, 500, 5000]
 
 
 def test_pairs_and_sentences_of_some_languages(tmp_path: Path) -> None:
     names = ("source_language", "target_language", "source", "target")
     pairs = [("en", "fr", "yes", "oui"), ("en", "de", "yes", "ja"), ("en", "de", "no", "nein")]
-    write_jsonl(tmp_path / "pairs.jsonl", [dict(zip(names, row, strict=True)) for row in pairs])
+    file = write_jsonl(tmp_path / "pairs.jsonl", [dict(zip(names, row, strict=True)) for row in pairs])
     for options in (["--without", "fr"], ["--third", "2"]):
-        some = prepare("pairs", tmp_path / f"{options[0]}.jsonl", "--pairs", tmp_path / "pairs.jsonl", *options)
+        some = prepare("pairs", tmp_path / f"{options[0]}.jsonl", "--pairs", file, *options)
         assert {row["target_language"] for row in lines(some)} == {"de"}
     rows = [{"language": code, "sentences": [f"{code} {n}." for n in range(3)]} for code in ("de", "el", "fr") * 2]
-    write_jsonl(tmp_path / "all.jsonl", rows)
-    words = f"--documents {tmp_path}/all.jsonl --languages de el --per_language 4".split()
-    some = prepare("documents", tmp_path / "some.jsonl", *words)
-    assert sorted(row["language"] for row in lines(some)) == ["de"] * 4 + ["el"] * 4
+    words = ["--documents", write_jsonl(tmp_path / "all.jsonl", rows), "--languages", "de", "el", "--per_language", "4"]
+    some = lines(prepare("documents", tmp_path / "some.jsonl", *words))
+    assert sorted(row["language"] for row in some) == ["de"] * 4 + ["el"] * 4
 
 
 def test_english_questions_among_the_sentences_of_their_paragraphs(tmp_path: Path) -> None:
     passage = "Anna won. Bert lost! Carl slept? Dora sang."
-    rows = [("Who won?", "Anna"), ("Who lost?", "Bert")]
-    asked = [{"query": question, "positive": passage, "answers": [answer]} for question, answer in rows]
-    write_jsonl(tmp_path / "questions.jsonl", asked)
-    pool = prepare("questions", tmp_path / "pool", "--retrieval", tmp_path / "questions.jsonl")
-    texts = {row["_id"]: row["text"] for name in ("corpus", "queries") for row in lines(pool / f"{name}.jsonl")}
-    judged = [line.split("\t") for line in (pool / "qrels/test.tsv").read_text().splitlines()[1:]]
-    answers = {texts[question]: texts[answer] for question, answer, _ in judged}
-    assert answers == {"Who won?": "Anna won.", "Who lost?": "Bert lost!"} and len(texts) == 2 + 4
+    asked = [{"query": f"{name}?", "positive": passage, "answers": [name]} for name in ("Anna", "Bert")]
+    file = write_jsonl(tmp_path / "questions.jsonl", asked)
+    corpus, queries, judged = pool_at(prepare("questions", tmp_path / "pool", "--retrieval", file))
+    texts = {row["_id"]: row["text"] for row in corpus}
+    answers = {queries[question]: texts[answer] for question, answer in judged}
+    assert answers == {"Anna?": "Anna won.", "Bert?": "Bert lost!"} and len(texts) == 4
 
 
 @pytest.mark.parametrize(
@@ -85,10 +88,9 @@ def test_parts_of_a_pool(kind: str, options: str, candidates: str, judgements: i
     queries = [{"_id": f"q{n}", "text": "?", "metadata": {"language": "en" if n else "de"}} for n in range(6)]
     judged = [f"q{n} {code}{n}" for code, n in both]
     pool = write_pool(tmp_path / "pool", corpus, queries, test=judged, test_same_language=judged)
-    part = prepare(kind, tmp_path / "part", "--pools", pool, *options.split())
-    assert [row["_id"] for row in lines(part / "corpus.jsonl")] == candidates.split()
-    questions = [line.split()[0] for line in (part / "qrels/test.tsv").read_text().splitlines()[1:]]
-    assert len(questions) == judgements and {row["_id"] for row in lines(part / "queries.jsonl")} == {*questions}
+    part, asked, pairs = pool_at(prepare(kind, tmp_path / "part", "--pools", pool, *options.split()))
+    assert [row["_id"] for row in part] == candidates.split() and len(pairs) == judgements
+    assert asked.keys() == {question for question, _ in pairs}
 
 
 def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
@@ -96,22 +98,18 @@ def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_pa
     corpus = [{"_id": "p", "text": "It rains in May.", "metadata": {}}]
     afriqa = write_pool(tmp_path / "afriqa", corpus, asked, train=["ha-train p"], dev=["ha-dev p"])
     articles = [{"language": "ig", "title": f"{n}", "sentences": ["123456789"] * 5} for n in range(3)]
-    write_jsonl(tmp_path / "news.jsonl", articles)
-    words = ["--pools", afriqa, "--documents", tmp_path / "news.jsonl", "--per_language", "3"]
-    pool = prepare("afriqa", tmp_path / "pool", *words)
-    news = [row for row in lines(pool / "corpus.jsonl") if row["_id"] != "p"]
+    words = ["--pools", afriqa, "--documents", write_jsonl(tmp_path / "news.jsonl", articles), "--per_language", "3"]
+    (_, *news), queries, judged = pool_at(prepare("afriqa", tmp_path / "pool", *words), "dev")
     assert [(row["title"], row["text"]) for row in news] == [(f"{n}", "123456789 123456789") for n in range(3)]
-    queries = {row["_id"]: row["text"] for row in lines(pool / "queries.jsonl")}
     assert queries == {"ha-train": "?", "ha-dev": "?", "ha-train-en": "When?", "ha-dev-en": "When?"}
-    assert (pool / "qrels/dev.tsv").read_text().splitlines()[1:] == ["ha-dev\tp\t1", "ha-dev-en\tp\t1"]
+    assert judged == [["ha-dev", "p"], ["ha-dev-en", "p"]]
 
 
 def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
     tiny.transformer().save(str(tmp_path / "encoder"))
     texts = tiny.texts(60)["sentence"][:]
-    write_jsonl(tmp_path / "texts.jsonl", [{"language": "en", "sentences": texts}])
-    words = ["--model", tmp_path / "encoder", "--documents", tmp_path / "texts.jsonl"]
-    folder = prepare("head", tmp_path / "with-head", *words)
+    file = write_jsonl(tmp_path / "texts.jsonl", [{"language": "en", "sentences": texts}])
+    folder = prepare("head", tmp_path / "with-head", "--model", tmp_path / "encoder", "--documents", file)
     model, before = (SentenceTransformer(str(path), device="cpu") for path in (folder, tmp_path / "encoder"))
     np.testing.assert_array_equal(model.encode(["sun moon"]), before.encode(["sun moon"]))
     curve = json.loads((folder / "held_out_losses.json").read_text())
@@ -124,8 +122,7 @@ def test_parallel_sentences_in_their_contexts(tmp_path: Path) -> None:
     texts = [("a:1", "One"), ("a:2", "Two"), ("b:1", "Alone"), ("c:1", "Three"), ("c:2", "Hidden")]
     codes = {"source_language": "en", "target_language": "zh"}
     rows = [{**codes, "source": f"{text}.", "target": f"{text}。", "id": name} for name, text in texts]
-    write_jsonl(tmp_path / "pairs.jsonl", rows)
-    write_text(tmp_path / "test.txt", "hidden\n")
-    words = ["--pairs", tmp_path / "pairs.jsonl", "--exclude", tmp_path / "test.txt"]
+    test = write_text(tmp_path / "test.txt", "hidden\n")
+    words = ["--pairs", write_jsonl(tmp_path / "pairs.jsonl", rows), "--exclude", test]
     (row,) = lines(prepare("contexts", tmp_path / "contexts.jsonl", *words))
     assert row == {**codes, "source": "One. One. Two.", "target": "One。 One。Two。"}
