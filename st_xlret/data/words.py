@@ -26,8 +26,7 @@ UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"
 """Languages written without spaces between words (their primary codes)."""
 Span: TypeAlias = tuple[int, int]
 """Half-open, of characters or tokens."""
-Row: TypeAlias = tuple[Any, ...]
-Matched: TypeAlias = tuple[str, Row, list[tuple[Span, Span]]]
+Matched: TypeAlias = tuple[str, tuple[Any, ...], list[tuple[Span, Span]]]
 """The languages of a pair, its texts and languages, and where words and their translations stand in the texts."""
 
 # Marks (Indic vowel signs, accents) belong to the word, and so do the joiners inside it.
@@ -186,7 +185,7 @@ def build_word_samples(
     def stop_words_of(code: str) -> Collection[str]:
         return stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[tuple[Any, ...]]:
         matchers, seen = _matchers(pairs, dictionaries, stop_words_of), set[int]()
         batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
@@ -306,7 +305,7 @@ class _TokenFinder:
     tokenizer: Any
     max_length: int | None
 
-    def samples(self, matched: Sequence[Matched], report: Report) -> Iterator[tuple[str, list[Row]]]:
+    def samples(self, matched: Sequence[Matched], report: Report) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """The samples of each pair that has any; all are counted."""
         if not matched:
             return
@@ -315,7 +314,7 @@ class _TokenFinder:
         alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False)["input_ids"], strict=True))
         sources, targets = (self._tokenise([row[side] for _, row, _ in matched]) for side in (0, 1))
         for (pair, row, matches), source, target in zip(matched, sources, targets, strict=True):
-            samples, reasons = list[Row](), set[str]()
+            samples, reasons = list[tuple[Any, ...]](), set[str]()
             for match in matches:
                 word, translation = (row[side][slice(*match[side])] for side in (0, 1))
                 span = self._token_span(*source, *match[0], alone[word])
@@ -337,20 +336,17 @@ class _TokenFinder:
         self, text: str, ids: list[int], offsets: list[Span], start: int, end: int, alone: list[int]
     ) -> Span | str:
         """The half-open span of a word's tokens, or why there is none; `alone` are the tokens of the word alone."""
-        first = last = reached = -1
-        for i, (a, b) in enumerate(offsets):
-            reached = max(reached, b)
-            if a == b or b <= start:  # special tokens cover no characters
-                continue
-            if a >= end:
-                break
-            if (a < start and not text[a:start].isspace()) or (b > end and not text[end:b].isspace()):
-                return "tokens"  # that cover other characters, too
-            first, last = (i if first < 0 else first), i + 1
-        if self.max_length and len(ids) == self.max_length and reached < end:
+        # Special tokens cover no characters.
+        covering = [i for i, (a, b) in enumerate(offsets) if a < b and a < end and b > start]
+        if any(text[offsets[i][0] : start].strip() or text[end : offsets[i][1]].strip() for i in covering):
+            return "tokens"  # that cover other characters, too
+        if self.max_length and len(ids) == self.max_length and max(b for _, b in offsets) < end:
             return "truncated"
+        if not covering:
+            return "tokens"
+        first, last = covering[0], covering[-1] + 1
         tokens = ids[first:last]
-        if first < 0 or self.tokenizer.unk_token_id in tokens or len(_places(ids, tokens)) > 1:
+        if self.tokenizer.unk_token_id in tokens or len(_places(ids, tokens)) > 1:
             return "tokens"
         if alone and alone != tokens:
             places = _places(ids, alone)

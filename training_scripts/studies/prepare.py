@@ -101,17 +101,17 @@ def test_sentences(pools: Iterable[str], tatoeba: str | None) -> set[str]:
     return {" ".join(text.split()) for text in texts}
 
 
-def parallel_pool(sentences: Iterable[dict[str, str]]) -> Iterator[Asked]:
-    """Each sentence asks in one language, and its translations are the answers."""
-    for number, row in enumerate(sentences):
+def translations() -> Iterator[Asked]:
+    """Each sentence of TICO-19 asks in one language, and its translations are the answers."""
+    for number, row in enumerate(read_sentences()):
         asked = list(row)[number % len(row)]
         yield row[asked], asked, [(text, language) for language, text in row.items() if language != asked]
 
 
-def english_questions(sources: Sequence[str], count: int = 500) -> Iterator[Asked]:
-    """Questions from all of the data; the sentence with the answer comes first, then three of its paragraph."""
+def english_questions(sources: Sequence[str]) -> Iterator[Asked]:
+    """500 questions from all of the data; the sentence with the answer comes first, then three of its paragraph."""
     questions = load_retrieval(sources, positives="sentence", negatives=3, titles=False)
-    for row in questions.select(range(0, len(questions), max(1, len(questions) // count))[:count]):
+    for row in questions.select(range(0, len(questions), max(1, len(questions) // 500))[:500]):
         question, *texts, language = row.values()
         yield question, language, [(text, language) for text in texts]
 
@@ -127,10 +127,8 @@ def write_questions(questions: Iterable[Asked], folder: Path, answers: int | Non
     write_pool(folder, {"corpus": corpus, "queries": asked}, {"test": judged})
 
 
-def part_of_pool(
-    pool: Path, folder: Path, languages: Sequence[str], *, nth: int = 4, apart: bool = False, english_share: float = 0.0
-) -> None:
-    """Write every nth paragraph of XQuAD-R, in some languages or all, or each in one of them, with its questions."""
+def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], english_share: float | None) -> None:
+    """Write each paragraph of XQuAD-R in one language, by the share of English, or every fourth in all, if None."""
     rows = rows_of(pool)
     about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
     language_of = {name: metadata["language"] for name, metadata in about.items()}
@@ -139,9 +137,11 @@ def part_of_pool(
     others = [code for code in codes if code != "en"] if english_share else codes
     allowed: dict[str, list[str]] = {}  # languages of a paragraph
     for number, paragraph in enumerate(dict.fromkeys(about[name]["document"] for name in corpus)):
+        if english_share is None:
+            allowed[paragraph] = [] if number % 4 else codes
+            continue
         before, after = int(number * english_share), int((number + 1) * english_share)
-        code = "en" if after > before else others[(number - before) % len(others)]
-        allowed[paragraph] = [] if number % nth else [code] if apart else codes
+        allowed[paragraph] = ["en" if after > before else others[(number - before) % len(others)]]
     candidates = {name for name in corpus if language_of[name] in allowed[about[name]["document"]]}
     judged: dict[str, list[str]] = {}
     for split in ("test", "test-same-language"):
@@ -234,13 +234,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (options,) = parse([Arguments], arguments, description=__doc__)
     output, languages = Path(options.output), options.languages or None
     if options.kind == "held-out":
-        write_questions(parallel_pool(read_sentences()), output)
+        write_questions(translations(), output)
     elif options.kind == "questions":
         write_questions(english_questions(options.retrieval), output, answers=1)
     elif options.kind in ("part", "apart"):
-        apart = options.kind == "apart"
-        share = {"apart": apart, "english_share": options.english_share}
-        part_of_pool(Path(options.pools[0]), output, options.languages, nth=1 if apart else 4, **share)
+        share = options.english_share if options.kind == "apart" else None
+        part_of_pool(Path(options.pools[0]), output, options.languages, share)
     elif options.kind == "head":
         texts = [(load_documents(options.documents, languages=languages), "sentence", "language")]
         encoder_with_head(str(options.model), list(balanced_texts(texts, options.characters)), output)
