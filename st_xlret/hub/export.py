@@ -71,7 +71,7 @@ def export(
 
     Raises:
         ValueError: If a module is not built in, or the model has routes or other dimensions.
-        FloatingPointError: If a weight is not finite.
+        NotFiniteError: If a weight is not finite.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW
@@ -128,8 +128,12 @@ def pooled_rows(
     return {role: of_role.float().cpu() for role, of_role in rows.items()}
 
 
+class NotFiniteError(ValueError, FloatingPointError):
+    """A weight is NaN or infinite."""
+
+
 def check_finite(model: nn.Module) -> None:
-    """Refuse a model with a weight that is NaN or infinite, by a `FloatingPointError` that names the tensor.
+    """Refuse a model with a weight that is NaN or infinite, by a `NotFiniteError` that names the tensor.
 
     Example:
         >>> check_finite(nn.Linear(2, 2).to(torch.float16))
@@ -137,7 +141,7 @@ def check_finite(model: nn.Module) -> None:
     for name, tensor in model.state_dict().items():
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
             count = int((~tensor.isfinite()).sum())
-            raise FloatingPointError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
+            raise NotFiniteError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
