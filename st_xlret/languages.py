@@ -231,10 +231,13 @@ def normal_form(code: str) -> str | None:
         standard = langcodes.standardize_tag(primary, macro=True)
         if not langcodes.tag_is_valid(primary + separator + rest):
             return None
+        script, _, others = rest.partition("-")
+        other = langcodes.standardize_tag(script, macro=True) if len(script) == 3 and script.isalpha() else standard
+        if len(other) == 2 and other != standard:
+            return None  # two languages, as in "eng-fra"
     except langcodes.LanguageTagError:
         return None
     primary = "tl" if standard == "fil" else standard if len(standard) == 2 else primary
-    script, _, others = rest.partition("-")
     is_usual = script == (langcodes.Language.get(primary).maximize().script or "").lower()
     return "-".join(filter(None, (primary, others if is_usual else rest)))
 

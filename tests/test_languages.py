@@ -39,13 +39,14 @@ def test_ids_are_reversible_and_fit_int64() -> None:
 
 def test_normal_forms() -> None:
     forms = {"pt_BR": "pt-br", "zh-Hans": "zh", "arb_Arab": "ar", "hi-Latn": "hi-latn", "tgl": "tl", "zh-TW": "zh-tw"}
-    forms |= {" De ": "de", "ell": "el", "iw": "he", "cmn": "zh", "kzj": "kzj", "eng_Latn": "en"}
+    forms |= {" De ": "de", "ell": "el", "iw": "he", "cmn": "zh", "kzj": "kzj", "eng_Latn": "en", "zh-yue": "zh-yue"}
     assert {code: check_language(code) for code in forms} == forms
     assert check_languages(None) is None and check_languages("fra") == {"fr"}
 
 
 def test_what_is_no_language_is_refused_by_value_and_place() -> None:
-    for code in ("xx1", "", "english", "xx", "und", "mul", "x-foo", "e", "en-", "日本", "zh-Hant-TW", None, False):
+    none = ("xx1", "", "english", "xx", "und", "mul", "x-foo", "e", "en-", "日本", "zh-Hant-TW", "eng-fra", None, False)
+    for code in none:
         with pytest.raises(ValueError, match=f"a.jsonl, line 3: unknown language code {code!r}"):
             check_language(code, where="a.jsonl, line 3")
     for codes in (["en", "xx1"], []):
