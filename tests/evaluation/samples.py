@@ -103,9 +103,9 @@ def write_mewsli_x(folder: Path) -> Path:
         text = f"First. {words[0]} and {words[4]} met. Then {words[1]}."
         third, mentions = text.index("Then"), []
         for row in (0, 1, 4):
-            (span,) = spans((text.index(words[row]), text.index(words[row]) + len(words[row])))
-            mention = {"example_id": f"{language}-{row}", "entity_id": f"Q{row}"}
-            mentions.append({**mention, "mention_span": {**span, "text": words[row]}})
+            start = text.index(words[row])
+            span = {"start": start, "end": start + len(words[row]), "text": words[row]}
+            mentions.append({"example_id": f"{language}-{row}", "entity_id": f"Q{row}", "mention_span": span})
         sentences = spans((0, 6), (7, third - 1), (third, len(text)))
         context = {"language": language, "text": text, "sentence_spans": sentences}
         articles.append({"context": context, "mentions": mentions})
@@ -118,14 +118,9 @@ def write_mewsli_x(folder: Path) -> Path:
 # Passages: id, title, text. The question with id 3 has no judgement: it does not count.
 MR_TYDI: dict[str, dict[str, Any]] = {
     "swahili": {
-        "passages": [
-            ("10#0", "sun", "moon star rain"),
-            ("10#1", "sun", "wind snow tree"),
-            ("11#0", "leaf", "root fish"),
-            ("12#0", "bird", "wolf bear bear"),
-        ],
+        "passages": [("10#0", "sun", "moon star rain"), ("10#1", "sun", "snow tree"), ("11#0", "leaf", "root fish")],
         "questions": {"1": "moon star", "2": "root fish", "3": "snow"},
-        "qrels": [("1", "10#0", 1), ("2", "10#1", 1), ("2", "11#0", 1), ("2", "12#0", 0)],
+        "qrels": [("1", "10#0", 1), ("2", "10#1", 1), ("2", "11#0", 1), ("2", "10#0", 0)],
     },
     "telugu": {
         "passages": [("7#0", "tree", "leaf root"), ("7#1", "", "fish bird"), ("8#0", "wolf", "bear sun")],

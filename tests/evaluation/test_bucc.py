@@ -54,12 +54,9 @@ def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     write_bucc(tmp_path, ("sample", "training"))
     write(tmp_path / "de-en.sample.gold", "de-0\ten-1\n")  # of which the margin is lower
     options = {"split": "training", "threshold_split": "sample"}
-    evaluator = BUCCEvaluator.from_directory(tmp_path, **options)
-    result = evaluator.evaluate(static_model)
-    sample, training = (load_bucc(tmp_path, split=split) for split in ("sample", "training"))
-    assert result.scores == BUCCEvaluator(training, sample).evaluate(static_model).scores
-    assert result.protocol["split"] == "training" and result.protocol["threshold"] == "best F1 on the sample split"
-    on_itself = BUCCEvaluator(training)
+    evaluator, on_itself = BUCCEvaluator.from_directory(tmp_path, **options), BUCCEvaluator(load_bucc(tmp_path))
+    protocol = evaluator.evaluate(static_model).protocol
+    assert protocol["split"] == "training" and protocol["threshold"] == "best F1 on the sample split"
     assert "itself, which is optimistic" in on_itself.evaluate(static_model).protocol["threshold"]
     assert on_itself.thresholds != evaluator.thresholds
     (tmp_path / "de-en.sample.gold").unlink()

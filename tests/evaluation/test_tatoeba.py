@@ -38,11 +38,7 @@ def test_the_files_are_read_line_by_line_and_by_either_code(tatoeba_folder) -> N
     with pytest.raises(ValueError, match=r"'fr': \(3, 2\)"):
         TatoebaEvaluator.from_directory(tatoeba_folder)
     (tatoeba_folder / "tatoeba.deu-eng.deu").unlink()
-    for folder, message in (
-        (tatoeba_folder, r"tatoeba\.deu-eng\.deu"),
-        (tatoeba_folder.parent, str(tatoeba_folder.parent)),
-        (tatoeba_folder / "nowhere", "nowhere"),
-    ):
+    for folder, message in ((tatoeba_folder, r"deu-eng\.deu"), (tatoeba_folder.parent, str(tatoeba_folder.parent))):
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             TatoebaEvaluator.from_directory(folder)
 
@@ -145,9 +141,6 @@ def test_pairs_without_sentences_are_named(tmp_path: Path, tatoeba_folder: Path)
     for folder, pair in ((write_export(tmp_path), "de-zh"), (tatoeba_folder, "fr-zh"), (tmp_path, "fr-")):
         with pytest.raises(ValueError, match=pair[-2:]):
             drawn(folder, pair)
-    write(tmp_path / "links.csv", "1\t2\n1\n")
-    with pytest.raises(ValueError, match=r"links|columns"):
-        drawn(tmp_path, "fr-de")
     (tmp_path / "links.csv").unlink()
     with pytest.raises(FileNotFoundError, match=r"links\.csv"):
         drawn(tmp_path, "fr-de")

@@ -1,3 +1,5 @@
+"""LAReQA and Mewsli-X: one pool in all languages."""
+
 from __future__ import annotations
 
 import json
@@ -5,8 +7,9 @@ import json
 import pytest
 
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
+from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
 from st_xlret.evaluation.retrieval import full_texts
-from tests.evaluation.samples import PARAGRAPH, write_beir, write_lareqa
+from tests.evaluation.samples import PARAGRAPH, write_beir, write_lareqa, write_mewsli_x
 
 SPLITS = "test", "test-same-language"
 
@@ -37,13 +40,6 @@ def test_titles_are_not_read_and_context_is_by_option(tmp_path) -> None:
         corpus = read_lareqa(folder, context=True).corpus
         texts = dict(zip(corpus["id"], corpus["text"], strict=True))
         assert texts["en-00-0-1"] == f"{PARAGRAPH['en'][1]} {PARAGRAPH['en'][0]} {PARAGRAPH['en'][1]}"
-    about = {"language": "zh", "context": "p"}  # whose sentences are joined without a space
-    records = [
-        {"_id": name, "text": text, "metadata": about} for name, text in (("a", "今天下雨。"), ("b", "我们回家。"))
-    ]
-    with open(beir / "corpus.jsonl", "a", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(record)}\n" for record in records)
-    assert read_lareqa(beir, context=True).corpus["text"][-1] == "我们回家。 今天下雨。我们回家。"
 
 
 def test_an_answer_between_sentences_has_no_candidate(tmp_path) -> None:
@@ -65,3 +61,18 @@ def test_the_real_files_have_the_published_counts(real_data) -> None:
     data = read_lareqa(folder)
     assert (len(data.corpus), len(data.judged)) == (13_014, 13_090)
     assert {len(rows) for rows in data.relevant} == {11} == {len(data.corpus.unique("language"))}
+
+
+def test_mewsli_x_by_language_and_split(static_model, tmp_path) -> None:
+    data = MewsliXEvaluator.from_directory(write_mewsli_x(tmp_path)).pools["all"]
+    assert data.corpus["id"][:] == [f"Q{row}" for row in range(6)]
+    assert data.corpus["text"][0] == "A taxi. It is a taxi."
+    assert data.corpus["language"][:] == ["en", "fr", "de", "en", "fr", "de"]
+    mentions = ["taxi: { taxi } and night met.", "hotel: Then { hotel } .", "night: taxi and { night } met."]
+    assert data.queries["text"][:3] == mentions
+    assert data.qrels["de-4"] == {"Q4": 1}
+    result = MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model)
+    assert list(result.scores) == ["de"] and 0 < result.average["map_at_20"] < 1
+    assert result.average["map_at_20"] == pytest.approx(result.average["mrr_at_100"])  # of one relevant entity
+    assert result.protocol["corpus_size"] == "6" and "braces" in result.protocol["query"]
+    assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
