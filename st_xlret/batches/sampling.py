@@ -22,8 +22,6 @@ from sentence_transformers.util.distributed import get_world_size
 from st_xlret.batches.collator import languages_of, text_columns, texts_of_documents
 from st_xlret.data.rows import rows_by_value
 
-_TEXTS_AT_A_TIME = 2**12
-
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
     """Sampling probabilities (L,) in proportion to `size ** language_smoothing` (XLM-R, Conneau et al. 2020, 3.1)."""
@@ -38,6 +36,8 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> tuple[np.nd
     """
     languages_of(dataset)  # refuses what is none
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
+    if nulls := [name for name in ("document", "position") if name in table.column_names and table[name].null_count]:
+        raise ValueError(f"rows without {' and '.join(map(repr, nulls))}")
     rows = np.arange(len(dataset))
     for text in texts_of_documents(dataset) if skip_empty else ():
         rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
@@ -85,8 +85,7 @@ class BatchFactory(ABC):
         seed: int | None = 0,
     ) -> DefaultBatchSampler:
         """Make the sampler for this data set, with the host's arguments. Seed and epoch alone decide on the batches."""
-        size = max(1, int(batch_size * self.batch_scale))
-        return self.make(dataset, size, drop_last=drop_last, seed=seed or 0)
+        return self.make(dataset, max(1, int(batch_size * self.batch_scale)), drop_last=drop_last, seed=seed or 0)
 
 
 @dataclass(frozen=True)
@@ -118,8 +117,7 @@ class Rows(BatchFactory):
 class LanguageBatchSampler(DefaultBatchSampler):
     """The sampler of [`Rows`][st_xlret.batches.Rows]. Subclasses say which rows to draw, and what to make of them."""
 
-    rows_of_draw = 1
-    """How many rows of a batch are made of one that is drawn."""
+    rows_of_draw = 1  # rows of a batch that are made of one that is drawn
 
     def __init__(self, dataset: Dataset, batch_size: int, options: Rows, *, seed: int = 0) -> None:
         # With several processes, batches of another length than this would be dropped.
@@ -236,7 +234,7 @@ class LengthGroupedBatches(BatchFactory):
     def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         columns, lengths = text_columns(dataset), list[int]()
-        for rows in dataset.iter(_TEXTS_AT_A_TIME):
+        for rows in dataset.iter(2**12):
             ids = (self.tokenizer(rows[column])["input_ids"] for column in columns)
             lengths += [max(map(len, texts)) for texts in zip(*ids, strict=True)]
         size = max(1, batch_size // len(columns)) if self.texts_per_batch else batch_size

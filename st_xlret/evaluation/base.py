@@ -190,6 +190,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
         with at_layer(model, self.layer, self.pooling) as part:
+            if (maps := self.calibration) and (width := part.get_embedding_dimension()) not in (None, maps.dimension):
+                raise ValueError(f"the model has {width} dimensions, the calibration {maps.dimension}")
             scores = self.score(part)
         return BenchmarkResult(self.benchmark, scores, macro_average(scores), self.protocol(model))
 
@@ -207,7 +209,6 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             with open(file, "a", newline="", encoding="utf-8") as target:
                 csv.writer(target).writerows([list(row)] * is_new + [list(row.values())])
         on_card = {f"{code}_{self.primary}": values[self.primary] for code, values in result.scores.items()}
-        # Not the dictionary that is returned, as the host's card keeps a reference to it.
-        card = self.prefix_name_to_metrics({**averages, **on_card}, self.name)
+        card = self.prefix_name_to_metrics({**averages, **on_card}, self.name)  # the host keeps it: not what we return
         self.store_metrics_in_model_card_data(model, card, epoch, steps)
         return self.prefix_name_to_metrics({**averages, **(every if self.language_metrics else {})}, self.name)

@@ -127,6 +127,8 @@ def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
         (documents_of(LENGTHS), {"window_size": 0}, "Windows"),
         (documents_of(LENGTHS).remove_columns("position").select([0, 9, 1, 10]), {}, "contiguous.*add_column"),
         (documents_of(LENGTHS).select([0, 1, 2, 0, 1, 2]), {}, "'position'"),  # two documents with one id
+        (Dataset.from_dict({"document": [1, 1], "position": [0, None]}), {}, "rows without 'position'"),
+        (Dataset.from_dict({"document": [None, 1, 1]}), {}, "rows without 'document'"),
     ],
 )
 def test_documents_that_will_not_do(rows: Dataset, options: dict[str, int], named: str) -> None:

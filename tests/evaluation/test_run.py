@@ -67,6 +67,9 @@ def test_options_reach_the_evaluator(command, tmp_path, capsys) -> None:
     assert table.strip() in capsys.readouterr().out and "measured here, test split" in table
     # The candidates are the papers', but not all of them.
     assert "- corpus_size: 4 here; 13014 in MSM paper, Table 12" in table and "- candidate: sentence here" not in table
+    CalibrationLayer(8).save(str(tmp_path / "calibration"))
+    with pytest.raises(ValueError, match="the model has 32 dimensions, the calibration 8"):
+        main(words({**command, **options}))
 
 
 def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(command, capsys, monkeypatch) -> None:
