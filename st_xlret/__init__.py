@@ -10,51 +10,27 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "AsymmetricBNHead": "st_xlret.modules",
-    "BUCCEvaluator": "st_xlret.evaluation",
-    "BilingualRetrievalEvaluator": "st_xlret.evaluation",
-    "Blocks": "st_xlret.batches",
-    "CCPLoss": "st_xlret.losses",
-    "CZNCELoss": "st_xlret.losses",
-    "CalibrationLayer": "st_xlret.modules",
-    "ContextualEncoder": "st_xlret.modules",
-    "CrossLingualDataCollator": "st_xlret.batches",
-    "CrossLingualTrainer": "st_xlret.training",
-    "CrossLingualTrainingArguments": "st_xlret.training",
-    "DocumentEncoder": "st_xlret.modules",
-    "InterleavedBatchSampler": "st_xlret.batches",
-    "LAReQAEvaluator": "st_xlret.evaluation",
-    "LangContrastiveLoss": "st_xlret.losses",
-    "LanguageMemoryBank": "st_xlret.modules",
-    "LengthGroupedBatches": "st_xlret.batches",
-    "LossStateCallback": "st_xlret.training",
-    "MSMLoss": "st_xlret.losses",
-    "MaskedLMLoss": "st_xlret.losses",
-    "MewsliXEvaluator": "st_xlret.evaluation",
-    "MrTyDiEvaluator": "st_xlret.evaluation",
-    "RetrievalEvaluator": "st_xlret.evaluation",
-    "RetrievalContrastiveLoss": "st_xlret.losses",
-    "Rows": "st_xlret.batches",
-    "SemanticContrastiveLoss": "st_xlret.losses",
-    "SimilarityDistillationLoss": "st_xlret.losses",
-    "TatoebaEvaluator": "st_xlret.evaluation",
-    "TatoebaPairsEvaluator": "st_xlret.evaluation",
-    "VectorCalibration": "st_xlret.calibration",
-    "Windows": "st_xlret.batches",
-    "XORRetrieveEvaluator": "st_xlret.evaluation",
-    "build_word_samples": "st_xlret.data",
-    "calibrate": "st_xlret.calibration",
-    "encode": "st_xlret.encoding",
-    "export": "st_xlret.hub.export",
-    "fit_calibration": "st_xlret.calibration",
-    "load_documents": "st_xlret.data",
-    "load_pairs": "st_xlret.data",
-    "load_retrieval": "st_xlret.data",
-    "measure_language_bias": "st_xlret.calibration",
-    "read_dictionary": "st_xlret.data",
-    "save_portable": "st_xlret.portable",
+_NAMES = {
+    "batches": "Blocks CrossLingualDataCollator InterleavedBatchSampler LengthGroupedBatches Rows Windows",
+    "calibration": "VectorCalibration calibrate fit_calibration measure_language_bias",
+    "data": "build_word_samples load_documents load_pairs load_retrieval read_dictionary",
+    "encoding": "encode",
+    "evaluation": (
+        "BUCCEvaluator BilingualRetrievalEvaluator LAReQAEvaluator MewsliXEvaluator MrTyDiEvaluator "
+        "RetrievalEvaluator TatoebaEvaluator TatoebaPairsEvaluator XORRetrieveEvaluator"
+    ),
+    "hub.export": "export",
+    "losses": (
+        "CCPLoss CZNCELoss LangContrastiveLoss MSMLoss MaskedLMLoss RetrievalContrastiveLoss "
+        "SemanticContrastiveLoss SimilarityDistillationLoss"
+    ),
+    "modules": "AsymmetricBNHead CalibrationLayer ContextualEncoder DocumentEncoder LanguageMemoryBank",
+    "portable": "save_portable",
+    "training": "CrossLingualTrainer CrossLingualTrainingArguments LossStateCallback",
 }
+"""Module to the public names that it has, between spaces."""
+
+_HOMES = {name: f"st_xlret.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604
 

@@ -39,12 +39,17 @@ def assigned(file: Path, name: str) -> Any:
     return ()
 
 
+def lazy_names(file: Path) -> list[str]:
+    """The names of a module that load on first use."""
+    return sorted(name for names in dict(assigned(file, "_NAMES")).values() for name in names.split())
+
+
 def names_of(package: Path, room: str) -> list[str]:
     """What the page of a room documents, under the shortest name that it can be imported by."""
-    public = assigned(package / "__init__.py", "_HOMES")
+    public = lazy_names(package / "__init__.py")
     folder = package / room
     file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    of_room = assigned(file, "_HOMES") or assigned(file, "__all__")  # where names load on first use, these are all
+    of_room = lazy_names(file) or assigned(file, "__all__")
     names = [name if name in public else f"{room}.{name}" for name in of_room]
     return [*names, *(name for name in MORE.get(room, []) if name not in names)]
 

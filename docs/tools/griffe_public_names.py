@@ -13,14 +13,13 @@ class PublicNames(griffe.Extension):
     """Knows what a static reading of the sources does not show."""
 
     def on_module(self, *, mod: griffe.Module, **kwargs: Any) -> None:
-        """Add the names of a table `_HOMES` as aliases of the module: the package's own, and that of calibration."""
-        if "_HOMES" not in mod.members:
+        """Add the names of a table `_NAMES` as aliases of the module: the package's own, and that of calibration."""
+        if "_NAMES" not in mod.members:
             return
-        homes = ast.literal_eval(str(mod.members["_HOMES"].value))
-        for name, home in homes.items():
-            home = home if home.startswith("st_xlret.") else f"{mod.path}.{home}"
+        homes = ast.literal_eval(str(mod.members["_NAMES"].value))
+        for name, home in ((name, home) for home, names in homes.items() for name in names.split()):
             if name not in mod.members:
-                mod.set_member(name, griffe.Alias(name, f"{home}.{name}", parent=mod))
+                mod.set_member(name, griffe.Alias(name, f"{mod.path}.{home}.{name}", parent=mod))
 
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Read `Example:` as Griffe's section `Examples:`, so that doctests are shown as code."""

@@ -8,26 +8,18 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_HOMES = {
-    "Comparison": "choose",
-    "LanguageBias": "bias",
-    "STEPS": "steps",
-    "Sample": "model",
-    "VectorCalibration": "calibration",
-    "calibrate": "model",
-    "embed_pairs": "model",
-    "embed_texts": "model",
-    "fit_and_compare": "choose",
-    "fit_calibration": "calibration",
-    "judged_recall": "judged",
-    "mean_csls_criterion": "rotation",
-    "measure": "bias",
-    "measure_language_bias": "bias",
-    "procrustes": "rotation",
-    "sample_questions": "model",
-    "sample_texts": "model",
-    "unsupervised_rotation": "rotation",
+_NAMES = {
+    "bias": "LanguageBias measure measure_language_bias",
+    "calibration": "VectorCalibration fit_calibration",
+    "choose": "Comparison fit_and_compare",
+    "judged": "judged_recall",
+    "model": "Sample calibrate embed_pairs embed_texts sample_questions sample_texts",
+    "rotation": "mean_csls_criterion procrustes unsupervised_rotation",
+    "steps": "STEPS",
 }
+"""Module to the public names that it has, between spaces."""
+
+_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 
@@ -35,4 +27,4 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)
