@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, stdev
-from textwrap import fill
 from typing import Any
 
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, naming
@@ -259,7 +258,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[
     losses = sorted(key for key in names if key.startswith("loss_")) or sorted(names & {"loss"})
     scores = sorted(key for key in names if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10")))
     panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
-    if not panels or (figure := _figure(path, 6 * len(panels), 4.5)) is None:
+    if not panels or (figure := new_figure(path, 6 * len(panels), 4.5)) is None:
         return None
     axes = figure.subplots(1, len(panels), squeeze=False)
     for axis, (title, keys) in zip(axes[0], panels, strict=True):
@@ -269,33 +268,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[
         axis.set(title=title, xlabel="step")
         axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
         axis.grid(alpha=0.3)
-    return _save(figure, path)
-
-
-def plot_stages(
-    stages: Mapping[str, Mapping[str, float]],
-    path: str | os.PathLike[str],
-    *,
-    title: str = "bilingual retrieval",
-    metric: str = "accuracy",
-) -> Path | None:
-    """Draw groups of horizontal bars, a bar for each stage: stage -> group (the same in all) -> score in [0, 1]."""
-    groups = list(next(iter(stages.values())))
-    bars = len(groups) * (len(stages) + 1)
-    if (figure := _figure(path, 8, 1.2 + 0.2 * (bars + len(stages) / 2))) is None:
-        return None
-    axis, width = figure.subplots(), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
-    for number, (stage, scores) in enumerate(stages.items()):
-        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
-        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
-        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
-    axis.set_yticks(range(len(groups)), [fill(group.replace("_", " "), 22) for group in groups])
-    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
-    axis.margins(x=0.08, y=0.02)
-    axis.set(title=title, xlabel=f"{metric} (%)")
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
@@ -306,7 +279,7 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
     step = -(-len(languages) // 60)
     places = range(0, len(languages), step)
     size = 2.5 + 0.42 * min(len(languages), 40)
-    if (figure := _figure(path, size + 1, size)) is None:
+    if (figure := new_figure(path, size + 1, size)) is None:
         return None
     axis = figure.subplots()
     image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
@@ -320,7 +293,7 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
                 colour = "black" if share > 0.6 else "white"
                 axis.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
     figure.colorbar(image, label="share of the nearest neighbours (%)", shrink=0.8)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[str]) -> Path | None:
@@ -328,7 +301,7 @@ def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[
 
     The rows have `strength`, `neighbours_kept`, `same_language_share` and `chance`.
     """
-    if (figure := _figure(path, 6, 4.5)) is None:
+    if (figure := new_figure(path, 6, 4.5)) is None:
         return None
     axis = figure.subplots()
     points = [(100 * row["neighbours_kept"], 100 * (1 - row["same_language_share"])) for row in rows]
@@ -340,10 +313,10 @@ def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[
     axis.invert_xaxis()  # from the vectors as they are, at the left
     axis.grid(alpha=0.3)
     axis.legend(loc="lower right")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
+def new_figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     """A figure outside of pyplot, whose global state belongs to the caller's program."""
     try:
         from matplotlib.figure import Figure
@@ -353,7 +326,8 @@ def _figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _save(figure: Any, path: str | os.PathLike[str]) -> Path:
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a figure as a PNG."""
     with atomic_file(path) as temporary:
         figure.savefig(temporary, dpi=120, metadata={"Software": "st-xlret"})  # `PICTURE` of the files
     return Path(path)

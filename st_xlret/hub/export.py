@@ -43,7 +43,9 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
         check_finite(model)
         return model
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
-        raise ValueError(f"--model {name}: {error}") from error
+        is_map = os.path.isfile(os.path.join(path, "calibration.json"))
+        hint = f"\nA map of vectors becomes a part of its model by: st-xlret export MODEL --calibration {name}" * is_map
+        raise ValueError(f"--model {name}: {error}{hint}") from error
 
 
 def export(

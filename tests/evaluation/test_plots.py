@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from st_xlret.evaluation.tables import plot_language_bias, plot_stages, plot_strengths, plot_training
+from st_xlret.evaluation.tables import plot_language_bias, plot_strengths, plot_training
 
 
 @pytest.fixture
@@ -39,17 +39,6 @@ def test_a_panel_for_the_losses_and_one_for_the_scores(tmp_path: Path, figures: 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert plot_training(history, tmp_path / "none.png") is None and os.listdir(tmp_path) == ["training.png"]
     assert "none.png" in caplog.text and "st-xlret[plots]" in caplog.text
-
-
-def test_labels_of_many_long_groups_do_not_overlap(tmp_path: Path, figures: list[Any]) -> None:
-    groups = ["Tatoeba", "tuned: Tatoeba, 13 languages of Table 1", "MRR@100, own language", "all"]
-    plot_stages({f"stage {n}": dict.fromkeys(groups, n / 7) for n in range(7)}, tmp_path / "stages.png")
-    axis, legend = figures[0].axes[0], figures[0].legends[0].get_window_extent()
-    for labels, count in ((axis.get_yticklabels(), 4), (axis.texts, 28)):
-        boxes = [label.get_window_extent() for label in labels]
-        assert len(boxes) == count
-        assert not any(one.overlaps(other) for row, one in enumerate(boxes) for other in boxes[:row])
-    assert legend.y0 >= 0 and not legend.overlaps(axis.get_tightbbox()) and axis.get_tightbbox().x0 >= 0
 
 
 def test_a_heat_map_of_hundreds_of_languages_is_no_larger(tmp_path: Path, figures: list[Any]) -> None:

@@ -36,7 +36,7 @@ import st_xlret
 from st_xlret.calibration import embed_texts
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
-from st_xlret.evaluation.tables import plot_language_bias, plot_stages
+from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
 from st_xlret.files import check_output_directory, save_model, write_json
 from st_xlret.hub.card import card_data, set_card_data
 from st_xlret.hub.export import load_model, pooled_rows
@@ -119,7 +119,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     for name in ("raw", best):
         plot_language_bias(codes, shares[name], output / f"languages_{name}.png")
     named = {stage: {METRICS[key]: value for key, value in scores.items()} for stage, scores in stages.items()}
-    plot_stages(named, output / "stages.png", title=f"{encoder} on TICO-19", metric="score")
+    plot_stages(named, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
     card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
@@ -219,6 +219,24 @@ def table_of(stages: dict[str, dict[str, float]]) -> str:
     """The scores of the stages, in per cent."""
     cells = {stage: [f"{100 * scores[key]:.1f}" for key in METRICS] for stage, scores in stages.items()}
     return markdown_table(["%", *METRICS.values()], [[stage.replace("_", ", "), *cells[stage]] for stage in stages])
+
+
+def plot_stages(stages: dict[str, dict[str, float]], path: Path, title: str) -> None:
+    """Draw groups of horizontal bars, a bar for each stage: stage -> metric -> score in [0, 1]."""
+    groups = list(next(iter(stages.values())))
+    if (figure := new_figure(path, 8, 1.2 + 0.2 * (len(groups) * (len(stages) + 1) + len(stages) / 2))) is None:
+        return
+    axis, width = figure.subplots(), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    for number, (stage, scores) in enumerate(stages.items()):
+        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
+        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
+        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
+    axis.set_yticks(range(len(groups)), groups)
+    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
+    axis.set(title=title, xlabel="score (%)")
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":
