@@ -94,7 +94,10 @@ def _evaluate(options: Arguments) -> None:
     with ExitStack() as outputs:
         files = [outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer]
         if options.calibration is not None:
-            how["calibration"] = VectorCalibration.load(options.calibration).layer()
+            maps = VectorCalibration.load(options.calibration)
+            if maps.query is not None:
+                raise ValueError(f"{options.calibration} maps queries apart: evaluate what st-xlret export makes of it")
+            how["calibration"] = maps.layer()
         given = {each: value for each, value in how.items() if value is not None}
         try:
             evaluator = kind.from_directory(options.data, options.languages, **given)

@@ -26,15 +26,12 @@ from st_xlret.precision import resolve_precision
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """The scores of a model: language to metric to a fraction in [0, 1], and metric to its mean over the languages.
-
-    `protocol` is what a reader must know for a comparison, such as direction and pooling.
-    """
+    """The scores of a model: language to metric to a fraction in [0, 1], and metric to its mean over the languages."""
 
     benchmark: str
     scores: dict[str, dict[str, float]]
     average: dict[str, float]
-    protocol: dict[str, str] = field(default_factory=dict)
+    protocol: dict[str, str] = field(default_factory=dict)  # to compare by, such as direction and pooling
 
     def as_json(self, model_name: str) -> dict[str, Any]:
         """The content of result files: `{"benchmark", "model", "scores", "average", "protocol"}`."""
@@ -163,6 +160,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         vectors: Tensor = encode(model, distinct, known_languages(model, codes), **options).float()  # type: ignore[arg-type]
         if self.calibration is not None:
             with torch.inference_mode():
+                vectors = torch.nn.functional.normalize(vectors) if self.calibration.normalize else vectors
                 for code in dict.fromkeys(codes):
                     rows = [row for row, other in enumerate(codes) if other == code]
                     vectors[rows] = self.calibration.transform(vectors[rows], code).float()

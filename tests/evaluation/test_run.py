@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import t
 
+from st_xlret import VectorCalibration
 from st_xlret.commands.evaluate import main
+from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.evaluation.base import BenchmarkResult
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny
@@ -70,6 +73,13 @@ def test_options_reach_the_evaluator(command, tmp_path, capsys) -> None:
     CalibrationLayer(8).save(str(tmp_path / "calibration"))
     with pytest.raises(ValueError, match="the model has 32 dimensions, the calibration 8"):
         main(words({**command, **options}))
+    clouds = {code: np.random.default_rng(0).normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("de", -1))}
+    VectorCalibration.fit(clouds, queries_only=True).save(tmp_path / "queries")
+    with pytest.raises(ValueError, match="maps queries apart.*export"):
+        main(words({**command, **options, "calibration": tmp_path / "queries"}))
+    evaluator = TatoebaEvaluator({"de": (["sun"], ["moon"])}, calibration=CalibrationLayer(32, normalize=True))
+    vectors = evaluator.embed(tiny.transformer(), ["sun moon", "star"], ["en", "en"])
+    np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-6)
 
 
 def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(command, capsys, monkeypatch) -> None:
