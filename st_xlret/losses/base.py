@@ -101,13 +101,14 @@ class CrossLingualLoss(nn.Module):
             unfit += [c for c in columns if c in LABELS and c not in required and len(dataset.unique(c)) > 1]
         if self.least_columns > 1 and holds_texts(dataset, "document"):
             unfit.append("document")  # the id of a document
+        of_documents = {"document", "position"} & {*columns} if "document" in required else set()
+        unfit += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
         if missing or unfit or not self.takes_texts(texts, columns):
             self.refuse(
                 f"the data set has the text columns {texts} among {columns}. Missing: {missing}; not read as they are: "
                 f"{unfit}. Use select_columns, remove_columns or rename_column"
             )
-        read = {*required, "language", *(f"{text}_language" for text in texts)}
-        read |= {"position"} if "document" in required else set()
+        read = {*required, *of_documents, "language", *(f"{text}_language" for text in texts)}
         left = [column for column in columns if column not in read and column not in texts]
         dataset = dataset.select_columns([*texts, *(column for column in columns if column in read)])
         count = f"{len(dataset)} rows"

@@ -68,8 +68,7 @@ class CalibrationLayer(Module):
             tensors = {"basis": torch.eye(dimension), "matrix": zeros, "offset": zeros[:, 0]}
         for name in ("basis", "matrix", "offset"):
             self.register_buffer(name, torch.as_tensor(tensors[name], dtype=torch.float32).clone())
-        rank = self.basis.shape[-1]
-        shapes = [tuple(tensor.shape) for tensor in self.buffers()]
+        rank, shapes = self.basis.shape[-1], [tuple(tensor.shape) for tensor in self.buffers()]
         fitting = [[(dimension, rank), (matrices, rank, rank), (maps, rank)] for matrices in (1, maps)]
         if shapes not in fitting or len(set(self.languages)) < len(self.languages):
             raise ValueError(f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}")
@@ -121,5 +120,7 @@ class CalibrationLayer(Module):
 
     def _map(self, language: str | None) -> tuple[Tensor, Tensor]:
         """M (r, r) and m (r,) of a language."""
+        if self.languages and language not in self.languages:
+            raise ValueError(f"no map for language {language!r}: there are maps for {', '.join(self.languages)}")
         number = self.languages.index(str(language)) if self.languages else 0
         return self.matrix[min(number, len(self.matrix) - 1)], self.offset[number]

@@ -81,6 +81,7 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
     [
         (CCPLoss, DOCUMENTS.remove_columns("document"), "'document'"),
         (CCPLoss, DOCUMENTS.remove_columns("language"), "'language'"),
+        (CCPLoss, DOCUMENTS.remove_columns("position").add_column("position", [None] * 60), r"are: \['position'\]"),
         (CCPLoss, DOCUMENTS.remove_columns("sentence"), r"text columns \[\]"),
         (MSMLoss, DOCUMENTS.remove_columns(["position", "document"]), "'document', 'position'"),
         (SemanticContrastiveLoss, DOCUMENTS, r"\['sentence'\]"),
