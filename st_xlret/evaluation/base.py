@@ -188,8 +188,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
         with at_layer(model, self.layer, self.pooling) as part:
-            if (maps := self.calibration) and (width := part.get_embedding_dimension()) not in (None, maps.dimension):
-                raise ValueError(f"the model has {width} dimensions, the calibration {maps.dimension}")
+            if self.calibration:
+                self.calibration.check_width(part.get_embedding_dimension())
             scores = self.score(part)
         return BenchmarkResult(self.benchmark, scores, macro_average(scores), self.protocol(model))
 

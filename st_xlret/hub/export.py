@@ -91,8 +91,7 @@ def export(
         check_routes(model, by_language=not calibration.language_agnostic)
         # The width before `truncate_dim`, which is a setting of the whole model.
         widths = [module.get_embedding_dimension() for module in modules if hasattr(module, "get_embedding_dimension")]
-        if any(width not in (None, calibration.dimension) for width in widths[-1:]):
-            raise ValueError(f"the model has {widths[-1]} dimensions, the calibration {calibration.dimension}")
+        calibration.check_width(widths[-1] if widths else None)
         layers: dict[Role, CalibrationLayer] = {"document": calibration, "query": query_calibration or calibration}
         lengths = _lengths(pooled, layers) if pooled and ends_normalized and calibration.language_agnostic else None
         modules[len(modules) - bool(lengths) :] = [calibration] + [Normalize()] * ends_normalized

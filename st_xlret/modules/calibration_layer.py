@@ -83,6 +83,11 @@ class CalibrationLayer(Module):
         matrix, offset = self._map(language)
         return torch.eye(self.dimension).to(matrix) + self.basis @ matrix @ self.basis.T, self.basis @ offset
 
+    def check_width(self, width: int | None) -> None:
+        """Refuse, by a `ValueError`, a model whose embeddings have another width; None is unknown."""
+        if width not in (None, self.dimension):
+            raise ValueError(f"the model has {width} dimensions, the calibration {self.dimension}")
+
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
         """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
         embeddings = torch.as_tensor(embeddings)
