@@ -199,8 +199,7 @@ def check_labels(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, s
     """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
     Gives language -> the share of its texts that the identifier takes for another language (a few percent are usual),
-    the one that it takes them for most often, and one of these texts. Languages that it does not know are left out. It
-    chooses among the others and all that have a two-letter code.
+    the one that it takes them for most often, and one of these texts. Languages that it does not know are left out.
     """
     two_letters = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
     labelled = {find_language(code, two_letters) for code in texts}

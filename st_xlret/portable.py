@@ -46,7 +46,8 @@ def save_portable(model: Any, folder: str | Path) -> None:
         [1.0, 0.0]
     """
     model.save_pretrained(str(folder))
-    modules = _rewrite(Path(folder) / "modules.json", _old_modules) or []
+    file = Path(folder) / "modules.json"
+    modules = _rewrite(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []
     for module in modules:
         _to_old_form(module["type"], Path(folder) / module["path"])
     names = [module["type"].rpartition(".")[2] for module in modules]
@@ -96,10 +97,6 @@ def _old_type(module_type: str) -> str:
     return _OLD_PACKAGE + name if name in _OLD_NAMES and package.startswith("sentence_transformers.") else module_type
 
 
-def _old_modules(modules: list[Config]) -> list[Config]:
-    return [{**module, "type": _old_type(module["type"])} for module in modules]
-
-
 def _to_old_form(module_type: str, folder: Path) -> None:
     """The settings of one saved module, in its folder, under their old names."""
     name = module_type.removeprefix(_OLD_PACKAGE)
@@ -111,7 +108,7 @@ def _to_old_form(module_type: str, folder: Path) -> None:
     elif name == "Pooling":
         _rewrite(folder / "config.json", _old_pooling)
     elif name in ("Dense", "Normalize"):
-        _rewrite(folder / "config.json", _without_new_defaults)
+        _rewrite(folder / "config.json", lambda config: {k: v for k, v in config.items() if _NEW_DEFAULTS.get(k) != v})
     elif name == "Router":
         router = _rewrite(folder / "router_config.json", _old_router)
         for inner_name, inner_type in router["types"].items():
@@ -147,7 +144,3 @@ def _old_router(config: Config) -> Config:
     parameters = {name: value for name, value in config["parameters"].items() if value != {}}
     types = {name: _old_type(inner_type) for name, inner_type in config["types"].items()}
     return {**config, "types": types, "parameters": parameters}
-
-
-def _without_new_defaults(config: Config) -> Config:
-    return {name: value for name, value in config.items() if _NEW_DEFAULTS.get(name) != value}

@@ -17,8 +17,6 @@ _NAMES = {
     "rotation": "mean_csls_criterion procrustes unsupervised_rotation",
     "steps": "STEPS",
 }
-"""Module to the public names that it has, between spaces."""
-
 _HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605

@@ -396,12 +396,7 @@ def check_steps(
 
 
 def by_language(
-    vectors: Vectors,
-    *,
-    metric: str | None = None,
-    normalize: bool = True,
-    min_texts: int = 1,
-    min_languages: int = 2,
+    vectors: Vectors, *, metric: str | None = None, normalize: bool = True, min_texts: int = 1, min_languages: int = 2
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; the arguments are those of `fit`."""
     clouds = {str(code): as_array(rows) for code, rows in vectors.items()}

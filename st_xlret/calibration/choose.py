@@ -129,8 +129,7 @@ class Comparison:
 
     Attributes:
         figures: Name -> what was measured. The first one is of the vectors as they are.
-        chosen: Name of the one that the words are about.
-        strength: Its strength.
+        chosen: Name of the one that the words are about, which has the `strength`.
         strengths: Whether queries alone are mapped -> strength -> what was measured.
         roles_apart: Whether searches and neighbours between documents differ.
         used: Whether the chosen one is used; a report alone uses none.

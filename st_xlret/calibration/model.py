@@ -314,12 +314,7 @@ def _draw(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[s
 
 
 def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of rows such that each group gives its first row before any gives its second one.
-
-    Example:
-        >>> _take_turns(np.array([7, 7, 7, 8, 8])).tolist()
-        [0, 3, 1, 4, 2]
-    """
+    """Places of rows such that each group gives its first row before any gives its second one."""
     turns_of: defaultdict[int, Iterator[int]] = defaultdict(count)
     return np.argsort([next(turns_of[group]) for group in groups.tolist()], kind="stable")
 

@@ -55,11 +55,8 @@ def mteb_task(
     The texts are embedded by mteb's encoder (a model with a map per language is told their languages), and scored by
     the evaluator of the benchmark, whose `from_directory` takes the options, such as `split`:
     `mteb.evaluate(model, mteb_task("lareqa", "lareqa/xquad-r"), cache=None)`. BUCC is mining by margin, unlike mteb's
-    task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task.
-
-    Raises:
-        ValueError: If the benchmark (`"tatoeba"`, `"bucc"`, `"lareqa"`, `"mrtydi"`, `"mewsli-x"` or `"xor-retrieve"`)
-            or a language is unknown.
+    task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task. Benchmarks are `"tatoeba"`, `"bucc"`,
+    `"lareqa"`, `"mrtydi"`, `"mewsli-x"` and `"xor-retrieve"`; another one, or an unknown language, is a `ValueError`.
     """
     name, codes, reference, license_name = _TASKS[choose([benchmark], _TASKS, "mteb_task")[0]]
     kind, is_mining = BENCHMARKS[benchmark], benchmark in ("tatoeba", "bucc")

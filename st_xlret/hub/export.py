@@ -72,8 +72,7 @@ def export(
             rows. Where their lengths vary so much that search would lose a point, it stays behind.
 
     Raises:
-        ValueError: If a module is not built in, or the model has routes or other dimensions.
-        NotFiniteError: If a weight is not finite.
+        ValueError: If a module is not built in, the model has routes or other dimensions, or a weight is not finite.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW

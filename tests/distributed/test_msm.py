@@ -20,10 +20,7 @@ from tests.distributed.workers import Result, keep_state, mask_every_third, trai
 from tests.losses.batches import EN, block_features
 
 pytestmark = pytest.mark.distributed
-OPTIONS: dict[str, dict[str, Any]] = {
-    "one pass": {},
-    "micro-batches": {"mini_batch_size": 3, "num_negatives": 2},
-}
+OPTIONS: dict[str, dict[str, Any]] = {"one pass": {}, "micro-batches": {"mini_batch_size": 3, "num_negatives": 2}}
 # Gradients of the loss's own parameters are exchanged in 32 bits, the ranks' parts nearly cancel, and the next steps
 # carry that on. The encoder's first gradients are exact.
 ROUNDED = {"rtol": 1e-3, "atol": 2e-5}

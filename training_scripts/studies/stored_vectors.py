@@ -41,14 +41,7 @@ from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
-from training_scripts.studies.measure_search import (
-    FURTHER,
-    ROLES,
-    TATOEBA,
-    by_language,
-    measure_pool,
-    measure_tatoeba,
-)
+from training_scripts.studies.measure_search import FURTHER, ROLES, TATOEBA, by_language, measure_pool, measure_tatoeba
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
 USE_TATOEBA = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
