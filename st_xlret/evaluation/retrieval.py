@@ -150,7 +150,7 @@ class RetrievalData:
     Those queries count that have a relevant document, found or not.
 
     Raises:
-        DataError: If no query has a relevant document, or an id that is judged is not in its table exactly once.
+        DataError: If no query has a relevant document, a judged query is not there, or a judged id stands twice.
     """
 
     corpus: Dataset

@@ -1,4 +1,4 @@
-"""The losses, one per file. Each names the equation it computes, which stands in `st_xlret.functional`.
+"""The losses. Each names the equation it computes, which stands in `st_xlret.functional`.
 
 | loss | data | equation |
 | --- | --- | --- |
