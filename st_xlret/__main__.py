@@ -1,5 +1,3 @@
-"""`python -m st_xlret` is `st-xlret`."""
-
 from __future__ import annotations
 
 from st_xlret.commands import main

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from st_xlret.files import atomic_file
 from st_xlret.languages import check_language, find_language
-from st_xlret.precision import autocast, few_lengths
+from st_xlret.precision import autocast, padding_options
 from st_xlret.search import merge_top_k, top_k
 
 Role = Literal["query", "document"]
@@ -145,7 +145,8 @@ def _in_batches(
     weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
     is_on_cpu, budget = model.device.type == "cpu", batch_size * _TOKENS_PER_TEXT
-    if is_on_cpu and dtype == torch.bfloat16 and "processing_kwargs" not in options and (padding := few_lengths(model)):
+    is_rounded = is_on_cpu and dtype == torch.bfloat16 and "processing_kwargs" not in options
+    if is_rounded and (padding := padding_options(model)):
         lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
     as_tensor, vectors = options.pop("convert_to_tensor", False), torch.empty(0)

@@ -53,7 +53,7 @@ def autocast(precision: str, device: str | torch.device) -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
-def few_lengths(model: Any, *cuts: int | None) -> dict[str, Any]:
+def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
     """Options of `model.preprocess` that pad batches to multiples of 16 tokens, for bfloat16 on a CPU.
 
     There oneDNN compiles its kernels for each length of a batch, in tenths of a second. Models without a Transformer of

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret import encode, export
 from st_xlret.encoding import KeptVectors, at_layer, fingerprint, token_lengths
 from st_xlret.modules import CalibrationLayer, transformer_encoder
-from st_xlret.precision import few_lengths
+from st_xlret.precision import padding_options
 from st_xlret.search import top_k
 from tests.tiny import sentence, static, tokenizer, transformer
 
@@ -87,7 +87,7 @@ def test_models_without_padding_or_a_limit(texts) -> None:
     np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
-def test_few_lengths_in_bf16_on_a_cpu(texts) -> None:
+def test_padding_in_bf16_on_a_cpu(texts) -> None:
     model = transformer_encoder(tokenizer(), "tiny", max_seq_length=32).to("cpu")
     expected = model.encode(texts)
     shapes = record_batches(model)
@@ -96,9 +96,9 @@ def test_few_lengths_in_bf16_on_a_cpu(texts) -> None:
     assert {tokens for _, tokens in shapes} == {16, 32}
     assert all(rows * tokens <= 2 * TOKENS_PER_TEXT for rows, tokens in shapes)
     np.testing.assert_allclose(embedded, expected, atol=0.03)
-    assert few_lengths(model, 16) and few_lengths(model, 20) == few_lengths(static()) == {}
+    assert padding_options(model, 16) and padding_options(model, 20) == padding_options(static()) == {}
     model[0].query_length = 20  # texts are not padded beyond what a model reads
-    assert few_lengths(model) == {}
+    assert padding_options(model) == {}
 
 
 @pytest.mark.parametrize("layer", [0, 1, None])

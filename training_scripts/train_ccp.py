@@ -19,7 +19,7 @@ from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
 from st_xlret.training.data import Documents, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, TrainingArguments, keep_best, loss_options, run_script
+from st_xlret.training.script import Run, TrainingArguments, keep_best, losses_option, run_script
 
 
 @dataclass
@@ -35,7 +35,7 @@ class CCPArguments:
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked words. A static encoder has none.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs. The paper has none; 0 only evaluates.")
     language_smoothing: float = option(0.7, "Languages are sampled by size to this power; not stated by the paper.")
-    loss_options: str = loss_options("ccp, mlm, pairs", '{"ccp": {"head": {"normalization": "batch"}}}')
+    loss_options: str = losses_option("ccp, mlm, pairs", '{"ccp": {"head": {"normalization": "batch"}}}')
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:

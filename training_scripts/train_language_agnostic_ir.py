@@ -24,7 +24,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import Documents, Questions, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, loss_options, run_script
+from st_xlret.training.script import Run, keep_best, losses_option, run_script
 
 
 @dataclass
@@ -43,7 +43,7 @@ class IRArguments:
     language_weight: float = option(0.001, "Factor w_l on the language loss, Eq. 3 over R (R - 2) of R sentences.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
     two_encoders: bool = option(False, "Train an encoder of questions and, with translations, one of passages (paper).")
-    loss_options: str = loss_options("semantic, language, retrieval", '{"language": {"batches": {"batch_scale": 0.5}}}')
+    loss_options: str = losses_option("semantic, language, retrieval", '{"language": {"reduction": "mean"}}')
 
 
 @dataclass

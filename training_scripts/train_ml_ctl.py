@@ -26,7 +26,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import Words, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, loss_options, run_script
+from st_xlret.training.script import Run, keep_best, losses_option, run_script
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
 
@@ -43,7 +43,7 @@ class MLCTLArguments:
     lower_case: bool = option(False, "Train on texts in lower case, as the authors' program does.")
     language_mixing: float = option(1.0, "1 mixes all language pairs in a batch (program); 0 takes one (paper).")
     language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
-    loss_options: str = loss_options("pairs", '{"pairs": {"gather_across_devices": false}}')
+    loss_options: str = losses_option("pairs", '{"pairs": {"gather_across_devices": false}}')
 
 
 @dataclass

@@ -25,7 +25,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import Documents, summary, texts_of
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, loss_options, run_script
+from st_xlret.training.script import Run, keep_best, losses_option, run_script
 
 
 @dataclass
@@ -41,7 +41,7 @@ class MSMArguments:
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
-    loss_options: str = loss_options("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
+    loss_options: str = losses_option("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
 
 
 @dataclass

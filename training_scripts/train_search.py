@@ -24,7 +24,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import Answers, Pairs, summary
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, loss_options, run_script
+from st_xlret.training.script import Run, keep_best, losses_option, run_script
 from st_xlret.training.teacher import ROLES, distillation_data, teacher_vectors
 
 
@@ -48,7 +48,7 @@ class SearchArguments:
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
     mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
     teacher_cache: str | None = option(None, "Folder of English vectors for several runs. Default: OUTPUT_DIR/teacher.")
-    loss_options: str = loss_options("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
+    loss_options: str = losses_option("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
 
 
 @dataclass

@@ -199,7 +199,7 @@ class Run:
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
 
 
-def loss_options(losses: str, example: str) -> Any:
+def losses_option(losses: str, example: str) -> Any:
     """The option `--loss_options` of a script, whose losses have these names."""
     return option("{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.")
 

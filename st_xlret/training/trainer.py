@@ -24,7 +24,7 @@ from st_xlret.hub.card import card_data
 from st_xlret.hub.export import check_finite
 from st_xlret.losses.base import CrossLingualLoss, own_loss, role_of
 from st_xlret.modules import freeze_unused
-from st_xlret.precision import few_lengths
+from st_xlret.precision import padding_options
 from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback
@@ -108,7 +108,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             self.data_collator.max_length = args.train_seq_length or self.data_collator.max_length
             if args.bf16 and args.device.type == "cpu":
                 # oneDNN compiles kernels for each length of texts, and keeps them.
-                lengths = few_lengths(encoder, args.train_seq_length)
+                lengths = padding_options(encoder, args.train_seq_length)
                 self.data_collator.preprocess_fn = partial(encoder.preprocess, **lengths)
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
