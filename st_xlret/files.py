@@ -18,8 +18,7 @@ from st_xlret.portable import save_portable
 
 PathLike = str | os.PathLike[str]
 
-PICTURE = "(?s:.{0,200})st-xlret"
-"""How the pictures of this package begin."""
+PICTURE = "(?s:.{0,200})st-xlret"  # how the pictures of this package begin
 _MARKERS = ("modules.json", "calibration.json")  # by which a saved model or map is recognised
 # The names of the files and the folders that saved models and maps are made of.
 _FILES = re.compile(

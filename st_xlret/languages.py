@@ -15,8 +15,7 @@ from st_xlret.optional import import_optional
 MAX_CODE_BYTES = 7
 """Longest code that fits into a signed 64-bit id with room for the sign (`zh-hant` has 7 bytes)."""
 
-UNKNOWN = "und"
-"""Undetermined, in ISO 639: for texts whose language does not matter."""
+UNKNOWN = "und"  # undetermined, in ISO 639: for texts whose language does not matter
 
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
 _MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "unknown", "__hive_default_partition__"}

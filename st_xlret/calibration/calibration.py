@@ -27,8 +27,7 @@ SEARCH_STEPS = OF_MEANS | {"coral"}
 
 With lsar on both sides it is small: where most documents are in one language, a quarter costs up to four points.
 """
-QUERY_STEPS = ("lsar", "shift")
-"""The steps that may map queries alone, while documents stay as they are."""
+QUERY_STEPS = ("lsar", "shift")  # that may map queries alone, while documents stay as they are
 _KEPT_BY_LSAR, _KEPT_BY_OTHERS, _KEPT_BY_QUERIES = 0.05, 0.25, 0.4
 
 Role = Literal["query", "document"]

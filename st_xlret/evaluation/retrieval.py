@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 from datasets import Dataset
+from datasets.fingerprint import generate_fingerprint
 from numpy.typing import ArrayLike, NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -296,7 +297,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
         if self.keep_vectors is None:
             return embed(data.judged, "query"), embed(data.corpus, "document")
-        about = self.protocol(model), model.prompts, model.default_prompt_name, data.corpus._fingerprint
+        about = self.protocol(model), model.prompts, model.default_prompt_name, generate_fingerprint(data.corpus)
         parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(about)]
         folder = Path(self.keep_vectors, hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32])
         vectors = KeptVectors(folder, distributed=self.distributed)

@@ -133,11 +133,7 @@ class NotFiniteError(ValueError, FloatingPointError):
 
 
 def check_finite(model: nn.Module) -> None:
-    """Refuse a model with a weight that is NaN or infinite, by a `NotFiniteError` that names the tensor.
-
-    Example:
-        >>> check_finite(nn.Linear(2, 2).to(torch.float16))
-    """
+    """Refuse a model with a weight that is NaN or infinite, by a `NotFiniteError` that names the tensor."""
     for name, tensor in model.state_dict().items():
         if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
             count = int((~tensor.isfinite()).sum())

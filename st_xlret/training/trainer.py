@@ -67,6 +67,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     training_args_class: Any = CrossLingualTrainingArguments
     data_collator_class = CrossLingualDataCollator
     args: CrossLingualTrainingArguments
+    _before_trial: CrossLingualTrainingArguments | None = None
 
     def __init__(
         self,
@@ -174,19 +175,25 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._original = trainable.trainable_weights(model) if args.keep_trained < 1 else {}
 
     def call_model_init(self, trial: Any = None) -> Any:
-        """A new model for a training, and new losses, as the arguments and the trial of a search ask for."""
-        if trial is not None:
-            before = copy.copy(self.args)
-            self._hp_search_setup(trial)  # the host does so after it has made the model
-            fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
-            if changed := [name for name in fixed if getattr(self.args, name) != getattr(before, name)]:
-                raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
+        """A new model for a training, and new losses for it."""
         model: Any = super().call_model_init(trial)
         card_data(model)
         if getattr(self, "is_in_train", False):
             self._make_losses(model)
-            self._prepare(model)
+            self._before_trial = None if trial is None else copy.copy(self.args)
+            if trial is None:
+                self._prepare(model)
         return model
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """The host's optimizer. Before it, the host has set the arguments of a search's trial."""
+        before, self._before_trial = self._before_trial, None
+        if before is not None:
+            fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
+            if changed := [name for name in fixed if getattr(self.args, name) != getattr(before, name)]:
+                raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
+            self._prepare(self.model)
+        return super().create_optimizer(*args, **kwargs)
 
     def _make_losses(self, model: SentenceTransformer) -> None:
         if self._loss_as_given is not None:
