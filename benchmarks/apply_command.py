@@ -24,8 +24,8 @@ from st_xlret.calibration.steps import Maps
 from st_xlret.stores import apply_calibration, open_store
 
 ROWS, CHUNK, FOLDER = 300_000, 8192, Path("runs/apply")
-WEIGHT = np.random.default_rng(1).standard_normal((1, DIMENSION, DIMENSION), dtype=np.float32)
-CALIBRATION = VectorCalibration(np.eye(DIMENSION, dtype=np.float32), Maps(WEIGHT, np.zeros((1, DIMENSION), np.float32)))
+BASIS = np.linalg.qr(np.random.default_rng(1).standard_normal((DIMENSION, 11)))[0]  # as lsar of 11 languages has
+CALIBRATION = VectorCalibration(BASIS, Maps(-np.eye(11)[None], np.zeros((1, 11))))
 
 
 def multiply() -> Step:

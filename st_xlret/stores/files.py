@@ -214,9 +214,9 @@ class ParquetStore(TableStore):
         """A new file with all columns; a row without a vector has null."""
         about = json.dumps({**self.about, "map": mark}).encode()
         schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: about})
-        others = [name for name in schema.names if name != self.columns["vector"]]
+        rest = [name for name in schema.names if name != self.columns["vector"]]
         # Neither pays for vectors, whose numbers are all different.
-        how: Any = {"use_dictionary": others, "compression": dict.fromkeys(others, "snappy")}
+        how: Any = {"use_dictionary": rest, "write_statistics": rest, "compression": dict.fromkeys(rest, "snappy")}
         path = new_file(self, into, ".parquet")
         with atomic_file(path, ours="", inputs=[self.place]) as part, pq.ParquetWriter(part, schema, **how) as writer:
             for batch in self._changed(change, schema):
