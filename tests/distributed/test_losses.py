@@ -1,4 +1,4 @@
-"""Each loss on two ranks computes what it computes on one rank with a batch twice as large."""
+"""Each loss on two ranks computes what it computes on one rank with the texts of both."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from st_xlret.losses import (
     CZNCELoss,
     LangContrastiveLoss,
     MaskedLMLoss,
+    MSMLoss,
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
+from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, share, train
-from tests.losses.batches import QUESTION_COLUMNS, columns, question_rows, two_encoders
+from tests.losses.batches import EN, QUESTION_COLUMNS, block_features, columns, question_rows, two_encoders
 
 pytestmark = pytest.mark.distributed
 STATISTICS = ["ccp", "ccp, per_language"]
-LOSSES = [*STATISTICS, "mlm", "cz_nce", "words and masked words", "semantic"]
-LOSSES += ["language", "language, router", "retrieval", "distillation"]
+OWNERS = [*STATISTICS, "msm", "msm, micro-batches", "msm, mlm", "mlm", "words, mlm"]
+LOSSES = [*OWNERS, "cz_nce", "semantic", "language", "language, router", "retrieval", "distillation"]
+# Numbers of sentences of the documents of each rank: documents of one sentence, ranks of different numbers.
+BLOCKS = [((3, 2, 2), (4, 2, 2, 1)), ((4, 2, 2, 1), (2, 2)), ((3, 3), (1, 1))]
 
 
 def build(name: str) -> tuple[Any, CrossLingualLoss]:
@@ -40,13 +44,21 @@ def build(name: str) -> tuple[Any, CrossLingualLoss]:
         return model, LangContrastiveLoss(model, reduction="paper" if option else "mean")
     if kind == "distillation":
         return model, SimilarityDistillationLoss(model, torch.randn(40, 32), bank_size=10, temperature=0.1)
-    if kind in ("mlm", "words and masked words"):
-        model = model if kind == "mlm" else first_last_encoder(model)
+    mlm = None
+    if "mlm" in name:
+        model = first_last_encoder(model) if kind == "words" else model
         mlm = MaskedLMLoss(model)
         mlm.mask_tokens = mask_every_third  # type: ignore[method-assign]
-        return model, mlm if kind == "mlm" else CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=mlm)
+    if kind == "msm":
+        options: dict[str, Any] = {"mini_batch_size": 3, "num_negatives": 2} if option else {}
+        loss = MSMLoss(model, {"dropout": 0.0}, mlm=mlm, **options)
+        # All rows: which ones are drawn depends on the share of the rank.
+        loss._some_texts = lambda columns: columns  # type: ignore[method-assign]
+        return model, loss
+    if kind == "words":
+        return model, CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=mlm)
     plain = {"cz_nce": CZNCELoss, "semantic": SemanticContrastiveLoss, "retrieval": RetrievalContrastiveLoss}
-    return model, plain[kind](model)
+    return model, mlm or plain[kind](model)
 
 
 def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
@@ -55,6 +67,14 @@ def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
     if kind == "ccp":
         windows = tiny.window_rows(8, seed=step, language=("en", "fr")[step % 2])
         return [tiny.features(model, share(windows[:8], rank, ranks) + share(windows[8:], rank, ranks))]
+    if kind == "msm":
+        first, second = BLOCKS[step]
+        features = block_features(model, (*first, *second), seed=step, languages=[EN] * len((*first, *second)))
+        # The last document of the first rank and the first of the second are two blocks of one document.
+        last = 100 * step + len(first) - 1
+        features["document_id"][features["document_id"] == last + 1] = last
+        rows = torch.arange(sum(first) + sum(second))
+        return [take_texts(features, rows if ranks == 1 else rows.split([sum(first), sum(second)])[rank])]
     if kind == "mlm":
         # In the last batch the second rank has nothing to predict.
         texts = [row["sentence"] for row in tiny.window_rows(12)]
@@ -89,12 +109,12 @@ def test_losses_gradients_and_state(results: tuple[Result, Result, Result], name
     losses = [torch.stack(rank["losses"]) for rank in ranks]
     torch.testing.assert_close(torch.stack(losses).mean(0), torch.stack(single["losses"]))
     # Else each rank predicts its own tokens, or reaches its own goals.
-    if name not in ("mlm", "words and masked words", "distillation"):
+    if "mlm" not in name and name != "distillation":
         assert torch.equal(*losses)
     gradients = [key for key in single if "gradient of" in key]
     assert any("word_embeddings" in key for key in gradients)
-    of_the_loss = any(part in key for key in gradients for part in ("of head.", "lm_head.", "contextual_encoder."))
-    assert of_the_loss == (name in (*STATISTICS, "mlm", "words and masked words"))
+    parts = ("of head.", "of projections", "of document_encoder", "lm_head.", "of contextual_encoder.")
+    assert any(part in key for key in gradients for part in parts) == (name in OWNERS)
     assert any("running_var" in key for key in single) == (name in STATISTICS)
     if "router" in name:
         used = [key for key in gradients if single[key].abs().sum() > 0]
