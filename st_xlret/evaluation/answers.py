@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import find_file, kept_table, key_of, read_jsonl, read_table
 from st_xlret.evaluation.base import choose, naming
-from st_xlret.evaluation.retrieval import RetrievalEvaluator, search, texts_table
+from st_xlret.evaluation.retrieval import RetrievalEvaluator, ranking_of, texts_table
 from st_xlret.optional import import_optional
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
@@ -98,10 +98,10 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
             return tokens[:most]
 
         questions, passages = self.embed_pool(model, data)
-        depth, ranking = 128, search(questions, passages, 128).tolist()
+        depth, ranking = 128, ranking_of(questions, passages, 128).tolist()
         while depth < len(data.corpus) and any(len(first_tokens(ranked)) < most for ranked in ranking):
             depth *= 2  # the passages are short: retrieve more of them
-            ranking = search(questions, passages, depth).tolist()
+            ranking = ranking_of(questions, passages, depth).tolist()
         hits: dict[str, list[list[bool]]] = {}
         for ranked, answers, code in zip(ranking, data.answers, data.judged["language"][:], strict=True):
             tokens = first_tokens(ranked)

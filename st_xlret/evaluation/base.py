@@ -135,9 +135,9 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return cls.read(folder, [languages] if isinstance(languages, str) else languages, **options)
 
     @classmethod
-    @abstractmethod
     def read(cls, folder: Any, languages: Sequence[str] | None, **options: Any) -> Self:
-        """The evaluator of the files in a folder, or of the Hub if it is None."""
+        """The evaluator of the files in a folder, or of the Hub if it is None; texts in memory alone have no reader."""
+        raise NotImplementedError(f"{cls.__name__} reads no files")
 
     @abstractmethod
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:

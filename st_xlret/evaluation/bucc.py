@@ -76,8 +76,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
     ) -> None:
         super().__init__(**options)
         self.corpora, self.training = dict(corpora), dict(training or corpora)
-        if without := [code for code in corpora if code not in self.training or not self.training[code].gold]:
-            raise ValueError(f"the {threshold_split} corpora of {without} have no gold pairs to choose a threshold by")
+        with_gold = [code for code, corpus in self.training.items() if corpus.gold]
+        choose(list(corpora), with_gold, f"BUCC with gold pairs ({threshold_split})")
         self.split, self.threshold_split = split, threshold_split
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}

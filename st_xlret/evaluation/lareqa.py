@@ -19,9 +19,9 @@ from st_xlret.evaluation.base import naming
 from st_xlret.evaluation.retrieval import (
     RetrievalData,
     RetrievalEvaluator,
+    ranking_of,
     read_beir,
     score_ranking,
-    search,
     texts_table,
 )
 
@@ -70,7 +70,7 @@ class LAReQAEvaluator(RetrievalEvaluator):
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
         """Language of the questions to metric to value."""
         questions, candidates = self.embed_pool(model, data)
-        scores = score_ranking(search(questions, candidates, 100), data, self.metrics)
+        scores = score_ranking(ranking_of(questions, candidates, 100), data, self.metrics)
         if isinstance(candidates, Tensor):
             precisions = mean_average_precision(questions, candidates, data.relevant)
             asked = np.array(data.judged["language"][:])

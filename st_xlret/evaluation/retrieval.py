@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,41 +159,40 @@ class RetrievalData:
     file: str = "qrels"
 
     def __post_init__(self) -> None:
-        _ = self._relevant
+        _ = self._relevant_rows
 
     @cached_property
-    def _relevant(self) -> dict[int, NDArray[np.int64]]:
-        """Row of each query that counts to the corpus rows relevant to it."""
-        judged = {document for judgements in self.qrels.values() for document in judgements}
-        queries, documents = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
-        counts = [(name, len(queries.get(name, ()))) for name in self.qrels]
-        counts += [(name, len(rows)) for name, rows in documents.items()]
-        problem = next((f"{name!r} stands {count} times in the texts" for name, count in counts if count != 1), None)
-        row_of = {name: rows[0] for name, rows in documents.items()}
-        missing = sorted(judged - row_of.keys())
-        row_of |= {name: -number for number, name in enumerate(missing, start=1)}  # no ranking has them
-        relevant: dict[int, NDArray[np.int64]] = {}
-        for query, rows in queries.items():
-            gold = sorted(row_of[document] for document, value in self.qrels[query].items() if value > 0)
-            relevant |= {rows[0]: np.array(gold)} if gold else {}
-        if not problem and not any((gold >= 0).any() for gold in relevant.values()):
-            problem = "no query has a relevant document"
-        if problem:
-            raise DataError(problem, file=self.file)
+    def _relevant_rows(self) -> dict[int, NDArray[np.int64]]:
+        """Row of each query that counts to the corpus rows relevant to it, negative where a document is missing."""
+        judged = sorted({document for judgements in self.qrels.values() for document in judgements})
+        query_rows, document_rows = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
+        missing = [name for name, rows in document_rows.items() if not rows]
+        document_rows |= {name: [-number] for number, name in enumerate(missing, start=1)}
+        every = [*query_rows.items(), *document_rows.items()]
+        problems = [f"{name!r} stands {len(rows)} times in the texts" for name, rows in every if len(rows) != 1]
+        relevant = {}
+        for query, judgements in self.qrels.items():
+            rows = sorted(document_rows[name][0] for name, value in judgements.items() if value > 0)
+            if rows and query_rows[query]:
+                relevant[query_rows[query][0]] = np.array(rows)
+        if all(rows[-1] < 0 for rows in relevant.values()):
+            problems.append("no query has a relevant document")
+        if problems:
+            raise DataError(problems[0], file=self.file)
         if missing:
             about = f"{len(missing)} judged documents are not in the corpus and count as not found"
             logger.warning("%s: %s, such as %r", self.file, about, missing[0])
-        return relevant
+        return dict(sorted(relevant.items()))
 
     @property
     def relevant(self) -> list[NDArray[np.int64]]:
         """The corpus rows relevant to each of the `judged` queries, and a negative number for each that is missing."""
-        return list(self._relevant.values())
+        return list(self._relevant_rows.values())
 
     @cached_property
     def judged(self) -> Dataset:
         """The queries that count, in their order."""
-        return Dataset.from_dict(self.queries[list(self._relevant)])
+        return Dataset.from_dict(self.queries[list(self._relevant_rows)])
 
     def of_languages(self, languages: Sequence[str] | None, *, corpus: bool = False) -> RetrievalData:
         """The queries of some languages only (None: all); with `corpus`, the documents of these languages only."""
@@ -215,13 +213,13 @@ class RetrievalData:
         return RetrievalData(documents, queries, qrels, self.file)
 
 
-def _rows_of(table: Dataset, names: Collection[str]) -> dict[str, list[int]]:
-    """The rows of each id among the names; of a large table, a part of the ids is in memory at a time."""
+def _rows_of(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
+    """Each name to the rows whose id it is; of a large table, a part of the ids is in memory at a time."""
     batches = table.select_columns(["id"]).iter(batch_size=100_000)
     ids: Iterator[str] = (name for batch in batches for name in batch["id"])  # type: ignore[index]
-    rows = defaultdict[str, list[int]](list)
+    rows: dict[str, list[int]] = {name: [] for name in names}
     for row, name in enumerate(ids):
-        if name in names:
+        if name in rows:
             rows[name].append(row)
     return rows
 
@@ -286,7 +284,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         """Language of the queries of one pool to metric to value."""
         queries, documents = self.embed_pool(model, data)
         depth = max(10, *(int(name.rpartition("_")[2]) for name in self.metrics))
-        return score_ranking(search(queries, documents, depth), data, self.metrics)
+        return score_ranking(ranking_of(queries, documents, depth), data, self.metrics)
 
     def embed_pool(self, model: SentenceTransformer, data: Any) -> tuple[Tensor, Tensor | KeptVectors]:
         """Vectors of the queries that count and of the corpus, whose dot products are the similarity."""
@@ -320,7 +318,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return {**about, "similarity": "cosine" if self._is_cosine(model) else "dot", **self.notes}
 
 
-def search(queries: Tensor, documents: Tensor | KeptVectors, k: int) -> NDArray[np.int64]:
+def ranking_of(queries: Tensor, documents: Tensor | KeptVectors, k: int) -> NDArray[np.int64]:
     """The corpus rows of the k best documents of each query, best first; of equal scores, the lower row comes first."""
     depth = min(k, len(documents))
     best = top_k(queries, documents, depth) if isinstance(documents, Tensor) else documents.top_k(queries, depth)
@@ -377,11 +375,10 @@ def _read_texts(
     """The rows of a file of BEIR's; fills in the ids of texts that say the same, by each of these ids."""
     for number, record in read_jsonl(file):
         with naming(file, number):
-            about, code = {**record, **(record.get("metadata") or {})}, language_of(record) or language
+            about = {**record, **(record.get("metadata") or {})}
+            code = language_of(record) or check_language(language or "", where="no language here, and no --language")
             name, title = str(record["_id"] if "_id" in record else record["id"]), record.get("title") or ""
             _ = title + record["text"]  # a TypeError unless both are strings
-            if code is None:
-                raise ValueError("it names no language, and no --language does")
             original = str(name if about.get("translation_of") is None else about["translation_of"])
         if original != name:
             same, group = group_of.get(name, [name]), group_of.setdefault(original, [original])

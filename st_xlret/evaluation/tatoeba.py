@@ -65,18 +65,13 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         self.origin = origin if max_sentences is None else f"the first {max_sentences} of each language"
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """Language to sentences and their English translations."""
-        return cls(load_tatoeba(folder, languages), **options)
-
-    @classmethod
     def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> Self:
         """Every two languages of a set of translations, of which the i-th sentences belong together."""
         pairs = combinations(sentences, 2)
         return cls({f"{one}-{other}": (sentences[one], sentences[other]) for one, other in pairs}, **options)
 
     @staticmethod
-    def languages_of(name: str) -> tuple[str, str]:
+    def language_pair(name: str) -> tuple[str, str]:
         """The two languages of a pair."""
         one, other = name.split("-", 1)
         return one, other
@@ -85,13 +80,13 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         """Accuracies per pair; each text of a language is embedded once, in however many pairs it stands."""
         row_of = defaultdict[str, dict[str, int]](dict)
         for name, sides in self.sentences.items():
-            for code, texts in zip(self.languages_of(name), sides, strict=True):
+            for code, texts in zip(self.language_pair(name), sides, strict=True):
                 for text in texts:
                     row_of[code].setdefault(text, len(row_of[code]))
         vectors = {code: self.embed(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
-            coded = zip(self.languages_of(name), sides, strict=True)
+            coded = zip(self.language_pair(name), sides, strict=True)
             both = [vectors[code][[row_of[code][text] for text in texts]] for code, texts in coded]
             accuracies = retrieval_accuracy(*both)
             scores[name] = {"accuracy": sum(accuracies) / 2, **dict(zip(self.directions, accuracies, strict=True))}
@@ -137,8 +132,13 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
         super().__init__(sentences, origin=origin, **options)
         self.mteb_f1 = mteb_f1
 
+    @classmethod
+    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """Language to sentences and their English translations."""
+        return cls(load_tatoeba(folder, languages), **options)
+
     @staticmethod
-    def languages_of(name: str) -> tuple[str, str]:
+    def language_pair(name: str) -> tuple[str, str]:
         """The language, and English."""
         return name, "en"
 
@@ -161,7 +161,7 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     @classmethod
     def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
         """Pair to the sentences of both sides."""
-        codes_of = {name: [_bokmal(code) for code in cls.languages_of(name)] for name in languages or CCP_PAIRS}
+        codes_of = {name: [_bokmal(code) for code in cls.language_pair(name)] for name in languages or CCP_PAIRS}
         if folder is not None and any(folder.glob("sentences.csv*")):
             origin = "drawn from the linked sentences of Tatoeba's export"
             return cls(_of_export(folder, codes_of), origin=origin, **options)

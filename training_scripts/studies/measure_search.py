@@ -33,7 +33,7 @@ from st_xlret.calibration.model import weak_phrases
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import mean_average_precision, read_lareqa
-from st_xlret.evaluation.retrieval import RetrievalData, full_texts, read_beir, score_ranking, search
+from st_xlret.evaluation.retrieval import RetrievalData, full_texts, ranking_of, read_beir, score_ranking
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import write_json
 from st_xlret.hub.export import load_model
@@ -97,14 +97,14 @@ def measure_pool(
     """
     asked, codes = data.judged["language"][:], data.corpus["language"][:]
     queries, documents = mapped(calibration, queries, "query", asked), mapped(calibration, documents, "document", codes)
-    ranking, own = search(queries, documents, 20), []
+    ranking, own = ranking_of(queries, documents, 20), []
     figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     candidates = by_language(documents, codes)
     for code in dict.fromkeys(asked):
         within = data.of_languages([code], corpus=True)
         # Where each paragraph is in one language, few questions have an answer in their own.
         rows = torch.from_numpy(np.isin(data.judged["id"][:], within.judged["id"][:]))
-        best = search(queries[rows], candidates[code], 20)
+        best = ranking_of(queries[rows], candidates[code], 20)
         own.append(score_ranking(best, within, ["map_at_20"])[code]["map_at_20"])
     share = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
     figures |= {"own": float(np.mean(own)), "share": share}
@@ -193,7 +193,7 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
         questions = {code: embedder.texts(texts[:QUESTIONS], "query") for code, texts in of.items()}
     for way, calibration in lsar_calibrations(embedder, by_language(documents, codes), questions).items():
         pool = mapped(calibration, documents, "document", codes)
-        ranking = search(mapped(calibration, queries, "query", asked), pool, 10)
+        ranking = ranking_of(mapped(calibration, queries, "query", asked), pool, 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
         names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}
