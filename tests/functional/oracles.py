@@ -16,15 +16,7 @@ def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def naive_context_loss(
-    z: Tensor,
-    window: Ids,
-    language: Ids,
-    *,
-    temperature,
-    cross_language_negatives=False,
-    normalize=True,
-    queue=(),
-    **tags,
+    z: Tensor, window: Ids, language, *, temperature, cross_language_negatives=False, normalize=True, queue=(), **tags
 ) -> Tensor:
     """Algorithm 1 of the CCP paper, lines 14-16, with the arguments of `contrastive_context_loss`."""
     tags["language"] = language
@@ -53,7 +45,6 @@ def naive_masked_sentence_loss(
     p: Tensor, h: Tensor, document: Ids, *, mu=0.5, temperature=0.1, intra=True, predicted=None, drawn=None, **tags: Ids
 ) -> Tensor:
     """Eq. 1-2 of the MSM paper; ``drawn`` are the rows that may be cross-document negatives."""
-
     language, text = tags.get("language"), tags.get("text")
 
     def sim(t: int, j: int) -> Tensor:

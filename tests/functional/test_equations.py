@@ -1,10 +1,11 @@
-"""The contrastive losses and that of sentences against loops over the papers' equations, limits and edges."""
+"""Each equation of the papers against a loop over its terms, limits and edges."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,24 +14,8 @@ import torch.nn.functional as F
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
-from st_xlret.functional import (
-    contrastive,
-    contrastive_context_loss,
-    cz_nce_loss,
-    info_nce_loss,
-    language_contrastive_loss,
-    masked_sentence_loss,
-    retrieval_contrastive_loss,
-    similarity_distillation_loss,
-)
-from tests.functional.oracles import (
-    naive_context_loss,
-    naive_cz_nce,
-    naive_distillation,
-    naive_language_terms,
-    naive_masked_sentence_loss,
-    naive_retrieval_loss,
-)
+from st_xlret import functional as f
+from tests.functional import oracles
 
 # Windows of one, two and three rows, two languages, documents that hold several windows, repeated texts.
 WINDOW = torch.tensor([0, 0, 1, 1, 1, 2, 3, 3, 4, 4])
@@ -44,6 +29,12 @@ QUEUE_TAGS = {"document": torch.tensor([0, 2, 5, 6, 7]), "text": torch.tensor([9
 def vectors(rows: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(rows, 5, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def assert_same(loss: Tensor, expected: Tensor, inputs: Sequence[Tensor]) -> None:
+    """Equal values, and equal gradients with respect to the inputs."""
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, inputs))
 
 
 def queue_arguments(queue: Tensor, *names: str) -> dict[str, Any]:
@@ -60,24 +51,22 @@ def test_equals_the_papers_equation(
     z, options = vectors(10), {"temperature": 0.5, "normalize": normalize, "cross_language_negatives": cross}
     options |= {name: TAGS[name] for name in names}
     if chunk_of_queue:
-        monkeypatch.setattr(contrastive, "CHUNK", chunk_of_queue)
+        monkeypatch.setattr(f.contrastive, "CHUNK", chunk_of_queue)
         options |= queue_arguments(vectors(5, seed=1).detach(), *names)
-    equations: Any = contrastive_context_loss, naive_context_loss
-    loss, expected = (equation(z, WINDOW, LANGUAGE, **options) for equation in equations)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(*torch.autograd.grad(loss, z), *torch.autograd.grad(expected, z))
+    equations: Any = f.contrastive_context_loss, oracles.naive_context_loss
+    assert_same(*(equation(z, WINDOW, LANGUAGE, **options) for equation in equations), [z])
 
 
 def test_the_queue_gets_no_gradient_and_may_change_before_the_backward_pass() -> None:
     z, queue = vectors(10), vectors(5, seed=1)
-    unchanged = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue))
+    unchanged = f.contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(queue))
     of_copy = queue.detach().clone().requires_grad_()
-    loss = contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(of_copy))
+    loss = f.contrastive_context_loss(z, WINDOW, LANGUAGE, **queue_arguments(of_copy))
     of_copy.data.normal_()
     torch.testing.assert_close(torch.autograd.grad(loss, z, retain_graph=True), torch.autograd.grad(unchanged, z))
     assert torch.autograd.grad(loss, of_copy, allow_unused=True) == (None,)
-    empty = contrastive_context_loss(z, WINDOW, LANGUAGE, queue=vectors(0), queue_language=QUEUE_LANGUAGE[:0])
-    assert empty == contrastive_context_loss(z, WINDOW, LANGUAGE)
+    empty = f.contrastive_context_loss(z, WINDOW, LANGUAGE, queue=vectors(0), queue_language=QUEUE_LANGUAGE[:0])
+    assert empty == f.contrastive_context_loss(z, WINDOW, LANGUAGE)
 
 
 def test_sixteen_bits_keep_the_gradient_that_the_usual_form_loses() -> None:
@@ -86,8 +75,8 @@ def test_sixteen_bits_keep_the_gradient_that_the_usual_form_loses() -> None:
     window, positive = IN_PAIRS, torch.tensor([1, 0, 3, 2])
     logits = (z @ z.T / 0.07).masked_fill(torch.eye(4, dtype=torch.bool), -torch.inf)
     usual = (torch.logsumexp(logits, 1) - logits[torch.arange(4), positive]).mean()
-    ours = contrastive_context_loss(z, window, torch.zeros_like(window), temperature=0.07)
-    of_retrieval = retrieval_contrastive_loss(z[::2], z[1::2], temperature=0.05)
+    ours = f.contrastive_context_loss(z, window, torch.zeros_like(window), temperature=0.07)
+    of_retrieval = f.retrieval_contrastive_loss(z[::2], z[1::2], temperature=0.05)
     # Only the positive lies along the second axis: this is what pulls the first row towards it.
     assert torch.autograd.grad(usual, z)[0][0, 1] == 0
     assert torch.autograd.grad(ours, z)[0][0, 1] < 0
@@ -97,13 +86,13 @@ def test_sixteen_bits_keep_the_gradient_that_the_usual_form_loses() -> None:
 @pytest.mark.parametrize(
     "equation",
     [
-        lambda x, y: contrastive_context_loss(x[:4], IN_PAIRS, IN_PAIRS),  # each window in its own language
-        lambda x, y: cz_nce_loss(x, y, text=torch.zeros(10).long()),
-        lambda x, y: info_nce_loss(x[:1], y[:1]),
-        lambda x, y: masked_sentence_loss(x[:1], y[:1], LANGUAGE[:1]),
-        lambda x, y: masked_sentence_loss(x, y, WINDOW[:5], text=torch.zeros(5).long()),
-        lambda x, y: retrieval_contrastive_loss(x[:1], y[:1]),
-        lambda x, y: retrieval_contrastive_loss(x, y, passage_text=torch.zeros(5).long()),
+        lambda x, y: f.contrastive_context_loss(x[:4], IN_PAIRS, IN_PAIRS),  # each window in its own language
+        lambda x, y: f.cz_nce_loss(x, y, text=torch.zeros(10).long()),
+        lambda x, y: f.info_nce_loss(x[:1], y[:1]),
+        lambda x, y: f.masked_sentence_loss(x[:1], y[:1], LANGUAGE[:1]),
+        lambda x, y: f.masked_sentence_loss(x, y, WINDOW[:5], text=torch.zeros(5).long()),
+        lambda x, y: f.retrieval_contrastive_loss(x[:1], y[:1]),
+        lambda x, y: f.retrieval_contrastive_loss(x, y, passage_text=torch.zeros(5).long()),
     ],
 )
 def test_nothing_but_positives_gives_zero_and_no_gradient(equation: Any) -> None:
@@ -115,43 +104,44 @@ def test_nothing_but_positives_gives_zero_and_no_gradient(equation: Any) -> None
 
 def naive_info_nce(x: Tensor, y: Tensor, **options: Any) -> Tensor:
     """Eq. 2 of lang-contrastive: windows of two rows, in one language."""
-    return naive_context_loss(torch.cat([x, y]), [*range(len(x))] * 2, [0] * 2 * len(x), **options)
+    return oracles.naive_context_loss(torch.cat([x, y]), [*range(len(x))] * 2, [0] * 2 * len(x), **options)
 
 
 @pytest.mark.parametrize("text", [None, [0, 1, 2, 3, 0, 5, 6, 5, 8, 9], [0, 1, 1, 3, 4, 3, 6, 7, 8, 9]])
 @pytest.mark.parametrize("temperature", [0.07, 0.2])
-@pytest.mark.parametrize(("equation", "naive"), [(cz_nce_loss, naive_cz_nce), (info_nce_loss, naive_info_nce)])
+@pytest.mark.parametrize(
+    ("equation", "naive"), [(f.cz_nce_loss, oracles.naive_cz_nce), (f.info_nce_loss, naive_info_nce)]
+)
 def test_equals_the_papers_equation_of_pairs(equation: Any, naive: Any, temperature: float, text: Any) -> None:
     pair = vectors(5), vectors(5, seed=1)
     loss = equation(*pair, temperature=temperature, text=None if text is None else torch.tensor(text))
-    expected = naive(*pair, temperature=temperature, text=text)
-    torch.testing.assert_close(loss, expected)
-    torch.testing.assert_close(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair))
+    assert_same(loss, naive(*pair, temperature=temperature, text=text), pair)
 
 
 @pytest.mark.parametrize("pairs, temperature", [(2, 0.07), (4, 0.1), (30, 1.0)])
 def test_identities_of_pairs(pairs: int, temperature: float) -> None:
     # All anchors of orthogonal pairs are alike, so that the means can be compared.
     x = torch.eye(pairs, dtype=torch.float64)
-    value = cz_nce_loss(x, x, temperature=temperature)
+    value = f.cz_nce_loss(x, x, temperature=temperature)
     torch.testing.assert_close(value.item(), math.log(2 * (pairs - 1)) - 1 / temperature)
-    torch.testing.assert_close(info_nce_loss(x, x, temperature=temperature), F.softplus(value))
+    torch.testing.assert_close(f.info_nce_loss(x, x, temperature=temperature), F.softplus(value))
     views, window = torch.cat([x, x]), torch.arange(pairs).repeat(2)
-    windows = contrastive_context_loss(views, window, window * 0, temperature=temperature)
-    torch.testing.assert_close(info_nce_loss(x, x, temperature=temperature), windows)
+    windows = f.contrastive_context_loss(views, window, window * 0, temperature=temperature)
+    torch.testing.assert_close(f.info_nce_loss(x, x, temperature=temperature), windows)
 
 
 @pytest.mark.parametrize("negatives", [0, 4, 8])
 @pytest.mark.parametrize("temperature", [1.0, 0.05])
 def test_retrieval_equals_the_equation_and_the_hosts_loss(negatives: int, temperature: float) -> None:
     q, p = vectors(4), vectors(4 + negatives, seed=1)
-    loss = retrieval_contrastive_loss(q, p, temperature=temperature)
+    loss = f.retrieval_contrastive_loss(q, p, temperature=temperature)
     host = MultipleNegativesRankingLoss(None, scale=1 / temperature)
     torch.testing.assert_close(loss, host.compute_loss_from_embeddings([q, *p.split(4)], None))
     query_text, passage_text = [1, 2, 3, 1], [5, 6, 5, 8, 6, 9, 8, 7, 7, 1, 2, 5][: len(p)]
     tags = {"query_text": torch.tensor(query_text), "passage_text": torch.tensor(passage_text)}
-    without_copies = retrieval_contrastive_loss(q, p, temperature=temperature, **tags)
-    torch.testing.assert_close(without_copies, naive_retrieval_loss(q, p, temperature, query_text, passage_text))
+    without_copies = f.retrieval_contrastive_loss(q, p, temperature=temperature, **tags)
+    expected = oracles.naive_retrieval_loss(q, p, temperature, query_text, passage_text)
+    torch.testing.assert_close(without_copies, expected)
     assert without_copies < loss
 
 
@@ -161,22 +151,20 @@ def test_retrieval_equals_the_equation_and_the_hosts_loss(negatives: int, temper
 def test_equals_the_equation_of_the_language_loss(
     monkeypatch: pytest.MonkeyPatch, reduction: Any, others: int | None, elements: int
 ) -> None:
-    monkeypatch.setattr(contrastive, "CHUNK", elements)
+    monkeypatch.setattr(f.contrastive, "CHUNK", elements)
     x, y, z = vectors(5), vectors(5, seed=1), None if others is None else vectors(others, seed=2)
-    loss = language_contrastive_loss(x, y, z, reduction=reduction)
-    terms, count = naive_language_terms(x, y, z), 10 + (others or 0)
+    loss = f.language_contrastive_loss(x, y, z, reduction=reduction)
+    terms, count = oracles.naive_language_terms(x, y, z), 10 + (others or 0)
     assert len(terms) == 5 * (count - 2)
     expected = {"mean": terms.mean(), "sum": terms.sum(), "paper": terms.sum() / (count * (count - 2))}[reduction]
-    torch.testing.assert_close(loss, expected)
-    leaves = [rows for rows in (x, y, z) if rows is not None and len(rows)]
-    torch.testing.assert_close(torch.autograd.grad(loss, leaves), torch.autograd.grad(expected, leaves))
+    assert_same(loss, expected, [rows for rows in (x, y, z) if rows is not None and len(rows)])
 
 
 def test_the_language_loss_is_least_where_the_two_sides_cannot_be_told_apart() -> None:
     x, y, z = (vectors(5, seed) for seed in range(3))
-    least = language_contrastive_loss(x, x * 3, z)
+    least = f.language_contrastive_loss(x, x * 3, z)
     torch.testing.assert_close(least.item(), 2 * math.log(2))
-    assert language_contrastive_loss(x, y, z) > least
+    assert f.language_contrastive_loss(x, y, z) > least
     assert all(gradient.abs().max() < 1e-12 for gradient in torch.autograd.grad(least, (x, z)))
 
 
@@ -185,8 +173,8 @@ def test_the_language_loss_is_least_where_the_two_sides_cannot_be_told_apart() -
 @pytest.mark.parametrize(("rows", "keys"), [(1, 1), (1, 5), (4, 9)])
 def test_distillation_equals_the_loop(temperature: float, cosine_weight: float, rows: int, keys: int) -> None:
     student, teacher, bank = inputs = vectors(rows), vectors(rows, seed=1), vectors(keys, seed=2)
-    loss = similarity_distillation_loss(*inputs, temperature=temperature, cosine_weight=cosine_weight)
-    torch.testing.assert_close(loss, naive_distillation(*inputs, temperature, cosine_weight))
+    loss = f.similarity_distillation_loss(*inputs, temperature=temperature, cosine_weight=cosine_weight)
+    torch.testing.assert_close(loss, oracles.naive_distillation(*inputs, temperature, cosine_weight))
     loss.backward()
     assert student.grad is not None and teacher.grad is None and bank.grad is None
 
@@ -210,37 +198,53 @@ OPTIONS: list[dict[str, Any]] = [
 def test_equals_the_papers_equation_of_sentences(
     options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contrastive, "CHUNK", 24 if in_chunks else 2**22)
+    monkeypatch.setattr(f.contrastive, "CHUNK", 24 if in_chunks else 2**22)
     pair = vectors(8), vectors(8, seed=1)
     tensors = {k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items() if k != "intra"}
     if "predicted" in tensors:
         tensors["predicted"] = torch.isin(torch.arange(8), tensors["predicted"])
     tensors["intra_document_negatives"] = options.get("intra", True)
-    loss = masked_sentence_loss(*pair, torch.tensor(OF_DOCUMENTS), **tensors)
-    expected = naive_masked_sentence_loss(*pair, OF_DOCUMENTS, **options)
-    torch.testing.assert_close(loss, expected)
+    loss = f.masked_sentence_loss(*pair, torch.tensor(OF_DOCUMENTS), **tensors)
     # The gradient takes the bias for a constant on both sides.
-    torch.testing.assert_close(torch.autograd.grad(loss, pair), torch.autograd.grad(expected, pair))
+    assert_same(loss, oracles.naive_masked_sentence_loss(*pair, OF_DOCUMENTS, **options), pair)
 
 
-def test_drawn_negatives_are_any_of_the_others_and_all_come_up() -> None:
-    p, h = vectors(8), vectors(8, seed=1)
-    document, first = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4]), torch.arange(8) == 0
+def test_drawn_negatives_are_any_of_the_others_and_a_row_with_fewer_uses_all() -> None:
+    p, h = vectors(10), vectors(10, seed=1)
+    document, language = torch.tensor([0, 0, 1, 2, 2, 3, 4, 4, 5, 6]), torch.tensor([0] * 8 + [1] * 2)
+    options: dict[str, Any] = {"predicted": torch.isin(torch.arange(10), torch.tensor([0, 8])), "language": language}
     possible, seen, generator = {}, Counter(), torch.Generator().manual_seed(0)
     for drawn in itertools.combinations(range(2, 8), 2):
-        loss = naive_masked_sentence_loss(p, h, document.tolist(), predicted=[0], drawn=drawn)
+        of_row_8 = (9,)  # the only other row in its language
+        tags = {"predicted": [0, 8], "drawn": drawn + of_row_8, "language": language.tolist()}
+        loss = oracles.naive_masked_sentence_loss(p, h, document.tolist(), **tags)
         possible[round(loss.item(), 9)] = torch.autograd.grad(loss, h)[0]
     for _ in range(300):
-        loss = masked_sentence_loss(p, h, document, num_negatives=2, generator=generator, predicted=first)
+        loss = f.masked_sentence_loss(p, h, document, num_negatives=2, generator=generator, **options)
         seen[round(loss.item(), 9)] += 1
         # The backward pass computes the logits again, with the negatives that were drawn.
         torch.testing.assert_close(torch.autograd.grad(loss, h)[0], possible[round(loss.item(), 9)])
     assert len(seen) == len(possible) == 15 and min(seen.values()) > 5 and max(seen.values()) < 45
 
 
-def test_rows_with_fewer_others_than_are_drawn_use_all() -> None:
-    pair = vectors(4), vectors(4, seed=1)
-    document, language = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 0, 1, 1])
-    every = masked_sentence_loss(*pair, document, language=language)
-    assert masked_sentence_loss(*pair, document, language=language, num_negatives=1) == every
-    assert masked_sentence_loss(*pair, document, num_negatives=3) == masked_sentence_loss(*pair, document)
+@pytest.mark.parametrize("most_logits", [1, 25, 10_000])  # one row at a time, some, or all
+@pytest.mark.parametrize("frozen", [None, 0, 1, 2])
+@pytest.mark.parametrize("with_bias", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e4])
+def test_equals_the_cross_entropy_of_all_logits(
+    monkeypatch: pytest.MonkeyPatch, scale: float, with_bias: bool, frozen: int | None, most_logits: int
+) -> None:
+    monkeypatch.setattr(f.vocabulary, "_MOST_LOGITS", most_logits)
+    shapes, labels = [(7, 4), (11, 4), (11,)][: 2 + with_bias], torch.tensor([0, 3, 10, 3, 5, 1, 9])
+    inputs = [scale * torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    learnt = [x.requires_grad_() for i, x in enumerate(inputs) if i != frozen]
+    hidden, weight, bias = [*inputs, None][:3]
+    loss = f.chunked_cross_entropy(hidden, weight, bias, labels)
+    expected = F.cross_entropy(F.linear(hidden, weight, bias), labels)
+    torch.testing.assert_close(loss, expected)
+    gradients = torch.autograd.grad(3 * loss, learnt, retain_graph=True)
+    torch.testing.assert_close(gradients, torch.autograd.grad(3 * expected, learnt))
+    with pytest.raises(RuntimeError):  # they are scaled in place, and serve once
+        torch.autograd.grad(3 * loss, learnt)
+    nothing = f.chunked_cross_entropy(hidden[:0], weight, bias, labels[:0])
+    assert nothing == 0 and not any(gradient.any() for gradient in torch.autograd.grad(nothing, learnt))
