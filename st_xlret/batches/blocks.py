@@ -60,13 +60,12 @@ class BlockBatchSampler(DefaultBatchSampler):
         super().__init__(dataset, batch_size, True, seed=seed)
         self.batch_size, self.ranks, self.block_size = AnyLength(batch_size), get_world_size(), options.block_size
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
-        self.rows, self.starts, language = find_documents(dataset, skip_empty=True)
-        self.lengths = np.diff(self.starts)
-        usable = self.lengths > 1
-        self.groups = [np.flatnonzero(usable & (language == number)) for number in np.unique(language[usable])]
+        self.documents = find_documents(dataset, skip_empty=True)
+        language = np.where(self.documents.lengths > 1, self.documents.languages, -1)
+        self.groups = [np.flatnonzero(language == number) for number in np.unique(language[language >= 0])]
         if not self.groups or self.block_size < 2:
             raise ValueError(f"no document gives a block of two sentences or more (block_size={self.block_size})")
-        sentences = np.array([self.lengths[group].sum() for group in self.groups])
+        sentences = np.array([self.documents.lengths[group].sum() for group in self.groups])
         batches = np.maximum(1.0, sentences / self.sentences_per_batch)
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
         self.batches = int(sum(batches.tolist()))
@@ -84,11 +83,11 @@ class BlockBatchSampler(DefaultBatchSampler):
     def _endless(self, group: np.ndarray, generator: np.random.Generator) -> Iterator[list[list[int]]]:
         """The batches of a language, each as the shares of the processes."""
         while True:
-            document, begin, length = cut_into_blocks(self.lengths[group], self.block_size, generator)
-            begin += self.starts[group][document]
+            document, begin, length = cut_into_blocks(self.documents.lengths[group], self.block_size, generator)
+            begin += self.documents.starts[group][document]
             order = generator.permutation(np.flatnonzero(length > 1))
             for batch in self._pack(deque(order.tolist()), document, length):
-                rows = self.rows[np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])]
+                rows = self.documents.rows[np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])]
                 shuffled = generator.permutation(len(rows))
                 number = np.repeat(np.arange(len(batch)), length[batch])
                 rows = rows[shuffled[np.argsort(number[shuffled], kind="stable")]]

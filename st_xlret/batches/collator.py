@@ -92,12 +92,8 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
 def metadata_columns(names: Iterable[str]) -> list[str]:
     """The columns that describe texts and are none themselves: languages, documents, positions, words."""
     names = list(names)
-    tags = {
-        "language",
-        "document",
-        "position",
-        *(f"{name}_{end}" for name in names for end in ("start", "end", "word")),
-    }
+    of_words = (f"{name}_{end}" for name in names for end in ("start", "end", "word"))
+    tags = {"language", "document", "position", *of_words}
     return [name for name in names if name in tags or name.endswith("_language")]
 
 
@@ -130,7 +126,7 @@ def language_code(value: Any, column: str, row: int) -> str:
     return UNKNOWN if value == UNKNOWN else check_language(value, where=f"column {column!r}, row {row}")
 
 
-def languages_of(dataset: Dataset) -> set[str]:
+def languages_in_rows(dataset: Dataset) -> set[str]:
     """The languages of all rows; a ValueError names the column and the row of what is no code."""
     languages = set()
     for column in (name for name in dataset.column_names if name == "language" or name.endswith("_language")):

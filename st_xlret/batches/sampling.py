@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.collator import languages_of, text_columns, texts_of_documents
+from st_xlret.batches.collator import languages_in_rows, text_columns, texts_of_documents
 from st_xlret.data.rows import rows_by_value
 
 
@@ -29,41 +29,44 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
     return powers / powers.sum()
 
 
-def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The rows of documents in order, where documents start among them (and the last one ends), and their languages.
+class Documents(NamedTuple):
+    """The rows of documents in order; and of each document where it starts among them, its length and its language."""
 
-    The data set has a column `document`, and a `position` where its rows do not stand in order.
-    """
-    languages_of(dataset)  # refuses what is none
+    rows: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    languages: np.ndarray  # as numbers
+
+
+def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
+    """The documents of a data set with a column `document`, and a `position` where its rows do not stand in order."""
+    languages_in_rows(dataset)  # refuses what is none
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
-    if nulls := [name for name in ("document", "position") if name in table.column_names and table[name].null_count]:
-        raise ValueError(f"rows without {' and '.join(map(repr, nulls))}")
+    columns = [name for name in ("language", "document", "position") if name in table.column_names]
+    problems = [f"rows without {name!r}" for name in columns if table[name].null_count]
     rows = np.arange(len(dataset))
     for text in texts_of_documents(dataset) if skip_empty else ():
         rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
-    numbers = {
-        name: pc.index_in(table[name], value_set=table[name].unique(), skip_nulls=True).to_numpy()[rows]
-        for name in ("language", "document")
-        if name in table.column_names
-    }
-    document, language = numbers["document"], numbers.get("language", np.zeros(len(rows), dtype=np.int64))
-    problem = None
-    if "position" in table.column_names:
+    document, language = (
+        pc.index_in(table[name], value_set=table[name].unique()).to_numpy()[rows] if name in columns else 0 * rows
+        for name in ("document", "language")
+    )
+    if "position" in columns:
         position = table["position"].cast(pa.int64()).to_numpy()[rows]
         _, first, number = np.unique(document, return_index=True, return_inverse=True)
         order = np.lexsort((position, first[number]))
         rows, document, position, language = rows[order], document[order], position[order], language[order]
         if ((np.diff(position) == 0) & (np.diff(document) == 0)).any():
-            problem = "two rows of a document have one 'position': two documents may have the same id"
+            problems.append("two rows of a document have one 'position': two documents may have the same id")
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
-        problem = (
+        problems.append(
             "the rows of a document must be contiguous and in order, which sorting by 'document' does not keep: "
             "number them first, as by dataset.add_column('position', range(len(dataset)))"
         )
-    if problem:
-        raise ValueError(problem)
-    return rows, np.append(first, len(rows)), language[first]
+    if problems:
+        raise ValueError(problems[0])
+    return Documents(rows, first, np.diff(first, append=len(rows)), language[first])
 
 
 class BatchFactory(ABC):
@@ -153,7 +156,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language."""
-        languages_of(dataset)  # refuses what is none
+        languages_in_rows(dataset)  # refuses what is none
         names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
         return rows_by_value(dataset, names)[0]
 
@@ -198,22 +201,22 @@ class WindowBatchSampler(LanguageBatchSampler):
     rows_of_draw = 2
 
     def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
-        """The sentences that have a context, by language; where each document begins is kept for drawing it."""
-        self.rows, self.starts, of_documents = find_documents(dataset)
-        lengths = np.diff(self.starts)
-        usable = (lengths > 1) & (self.options.window_size >= 1)
-        language = np.repeat(np.where(usable, of_documents, -1), lengths)
-        return [np.flatnonzero(language == number) for number in np.unique(of_documents)]
+        """The sentences that have a context, by language; their documents are kept for drawing it."""
+        self.documents = find_documents(dataset)
+        usable = (self.documents.lengths > 1) & (self.options.window_size >= 1)
+        language = np.repeat(np.where(usable, self.documents.languages, -1), self.documents.lengths)
+        return [np.flatnonzero(language == number) for number in np.unique(self.documents.languages)]
 
     def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""
-        document, window = np.searchsorted(self.starts, rows, side="right"), self.options.window_size
-        low = np.maximum(self.starts[document - 1], rows - window)
-        high = np.minimum(self.starts[document] - 1, rows + window)
+        document = np.searchsorted(self.documents.starts, rows, side="right") - 1
+        start, length = self.documents.starts[document], self.documents.lengths[document]
+        low = np.maximum(start, rows - self.options.window_size)
+        high = np.minimum(start + length - 1, rows + self.options.window_size)
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(rows)) * (high - low)).astype(np.int64)
         context += context >= rows
-        return np.hstack([self.rows[side].reshape(self.ranks, -1) for side in (rows, context)]).tolist()
+        return np.hstack([self.documents.rows[side].reshape(self.ranks, -1) for side in (rows, context)]).tolist()
 
 
 @dataclass(frozen=True)

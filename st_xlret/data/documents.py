@@ -173,7 +173,7 @@ class Sources:
                 try:
                     if folders and isinstance(record, Mapping):
                         record = {**record, **{name: folders[name] for name in folders if record.get(name) is None}}
-                    code, texts = self._texts(record, unit or default)
+                    code, texts = self._language_and_texts(record, unit or default)
                 except ValueError as error:
                     bad_lines(str(error), file, line)
                     continue
@@ -182,7 +182,7 @@ class Sources:
                     name = about.get("document") or record.get("title") or record.get("id") or line
                     yield Document(code, texts, str(name), file, line)
 
-    def _texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
+    def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language that is left out."""
         record = record if isinstance(record, Mapping) else {}
         fields = [self.column] if self.column else [_PARAGRAPHS, *TEXT_FIELDS]
@@ -196,7 +196,7 @@ class Sources:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY])
         code = match_language(code if code == UNKNOWN else check_language(code), self.languages)
-        return code, [] if code is None else _texts_of(value, code, unit, is_text_file=field == _PARAGRAPHS)
+        return code, [] if code is None else _in_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
     def _records(self, file: Path, bad_lines: BadLines) -> Records:
         """The documents of a file."""
@@ -230,8 +230,8 @@ class Sources:
             raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
 
-def _texts_of(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
-    """The texts of a document: the elements of a list are sentences, those of a text file paragraphs."""
+def _in_units(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
+    """A document in units: the elements of a list are sentences, those of a text file paragraphs."""
     if isinstance(value, str):
         return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
     texts = [clean_text(text) for text in value]

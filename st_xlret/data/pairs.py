@@ -28,7 +28,6 @@ FORMATS = (
 )
 _LIKE_TWO_LANGUAGES = re.compile(r"(^|\.)[a-z]{2,3}-[a-z]{2,3}([-_]\w+)*\.", re.IGNORECASE)
 
-
 Pair: TypeAlias = tuple[str, str, str, str, float | None]
 """Source, target, their languages, and the score; None in formats without any."""
 

@@ -271,10 +271,12 @@ def kept_table(
     *,
     report: Report | None = None,
     cache_dir: PathLike | None = None,
+    needed: str = "",
 ) -> datasets.Dataset:
     """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
 
     Rows that fail leave nothing behind. `report` is filled by them, or from what is kept beside the table, and logged.
+    There must be rows if `needed` says what they are.
     """
     folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
@@ -289,6 +291,9 @@ def kept_table(
             with atomic_file(file) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
                 while batch := list(islice(remaining, _ROWS_PER_BATCH)):
                     out.write_batch(pa.record_batch([list(column) for column in zip(*batch, strict=True)], schema))
+                    needed = ""
+                if needed:
+                    raise DataError(f"no {needed} are left to train on:\n{report}")
                 write_text(counts, json.dumps([(*key, count) for key, count in report.items()]))
     if report:
         logger.info("%s", report)
@@ -314,17 +319,13 @@ class Loading:
     ) -> datasets.Dataset:
         """The kept table of rows, which must not be none, by the options of the loader and its files."""
 
-        def checked() -> Iterator[Any]:
-            is_empty = True
-            for row in rows:
-                is_empty = False
-                yield row
+        def warning() -> Iterator[Any]:
+            yield from rows
             self.bad_lines.warn()
-            if is_empty:
-                raise DataError(f"no {what} are left to train on:\n{self.report}")
 
         key = key_of([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
-        return kept_table(f"{what}-{key}", columns, checked(), report=self.report, cache_dir=cache_dir)
+        name = f"{what}-{key}"
+        return kept_table(name, columns, warning(), report=self.report, cache_dir=cache_dir, needed=what)
 
 
 def clean_text(text: Any) -> str:

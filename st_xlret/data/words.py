@@ -215,13 +215,12 @@ def build_word_samples(
                     samples = [sample for sample in samples if sample in by_hash[: max(0, samples_per_pair)]]
                 report[pair, "samples"] += len(samples)
                 yield from samples
-        if not any(count for (_, what), count in report.items() if what == "samples"):
-            raise DataError(f"no word-positioned samples; see why no pair gave one:\n{report}")
 
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
     options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
     key = key_of([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
-    return kept_table(f"word-samples-{key}", _COLUMNS, rows(), report=report, cache_dir=cache_dir)
+    name, needed = f"word-samples-{key}", "word-positioned samples"
+    return kept_table(name, _COLUMNS, rows(), report=report, cache_dir=cache_dir, needed=needed)
 
 
 def _matchers(

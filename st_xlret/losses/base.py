@@ -20,7 +20,7 @@ from sentence_transformers.util.distributed import all_gather, all_gather_with_g
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import holds_texts, languages_of, metadata_columns, text_columns, texts_of_documents
+from st_xlret.batches.collator import holds_texts, languages_in_rows, metadata_columns, text_columns, texts_of_documents
 from st_xlret.languages import id_to_language, language_fields
 
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class CrossLingualLoss(nn.Module):
         if "document" in dataset.column_names:
             documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
             count = f"{pc.count_distinct(documents)} documents"
-        languages, name = languages_of(dataset), type(self).__name__.removesuffix("Loss")
+        languages, name = languages_in_rows(dataset), type(self).__name__.removesuffix("Loss")
         in_languages = f" in {len(languages)} languages" if languages else ""
         also = f"; not read: {', '.join(left)}" if left else ""
         logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
