@@ -40,8 +40,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("st_xlret.functional")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
-    public = ", ".join(sorted(_HOMES))
-    raise AttributeError(f"module 'st_xlret' has no attribute {name!r}; public names: {public}")
+    raise AttributeError(f"module 'st_xlret' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -90,7 +90,7 @@ def encode(
     return np.concatenate(parts)[order] if isinstance(parts[0], np.ndarray) else torch.cat(parts)[torch.tensor(order)]
 
 
-def languages_of(model: nn.Module) -> dict[str, str]:
+def task_languages(model: nn.Module) -> dict[str, str]:
     """Task -> language of a model that has a map for each: its stock `Router` has only routes of languages.
 
     `"query_fr"` is the task of French queries that have a map of their own.
@@ -109,7 +109,7 @@ def languages_of(model: nn.Module) -> dict[str, str]:
 
 def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str | None]:
     """The languages of texts as `encode` takes them; None, with a warning, for those that the model has no map for."""
-    languages = dict.fromkeys(languages_of(model).values())
+    languages = dict.fromkeys(task_languages(model).values())
     known = {code: find_language(code, languages) if languages and code else code or None for code in {*codes}}
     if languages and (without := sorted(code or "no language" for code in known if known[code] is None)):
         warnings.warn(f"the model has no map for texts in {', '.join(without)}: they take its default", stacklevel=3)
@@ -118,7 +118,7 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
 
 def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
     """The task of each language: that of the role for a model without maps, or for texts that name no language."""
-    languages, task_of = languages_of(model), dict[str | None, str | None]()
+    languages, task_of = task_languages(model), dict[str | None, str | None]()
     for code in dict.fromkeys(codes):
         known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
         if code and code != "und" and languages and known is None:

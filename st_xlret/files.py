@@ -108,9 +108,7 @@ def check_output_directory(
         elif others or not any((target / marker).is_file() for marker in _MARKERS):
             which = others[0].relative_to(target) if others else f"files, but no {' or '.join(_MARKERS)}"
             problem = f"is no saved model or map alone, for it holds {which}: move it away, or give another path"
-    if problem:
-        raise FileExistsError(f"{target} {problem}")
-    _check_writable(target)
+    _check_place(target, problem and f"{target} {problem}")
     return Path(path)
 
 
@@ -123,9 +121,7 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
         problem = f"would change what is read, {changed[0]}"
     elif ours is not None and target.exists() and target.stat().st_size and not _begins(target, ours):
         problem = "is there already, and holds something else"
-    if problem:
-        raise FileExistsError(f"{path} {problem}: nothing is overwritten, give another name")
-    _check_writable(target.parent)
+    _check_place(target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name")
     return target
 
 
@@ -147,7 +143,10 @@ def _paths(inputs: Iterable[object]) -> list[Path]:
     return [Path(os.path.realpath(place)) for place in places if os.path.exists(place)]
 
 
-def _check_writable(folder: Path) -> None:
+def _check_place(folder: Path, problem: str | None) -> None:
+    """Refuse a place with a problem, or one in which nothing can be written."""
+    if problem:
+        raise FileExistsError(problem)
     nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     tempfile.TemporaryDirectory(dir=nearest).cleanup()  # the system's own message names the path
 

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Normalize
 from torch.nn.functional import normalize
 
 from st_xlret import encode
-from st_xlret.encoding import embeds_roles_apart, languages_of, prompt_name, role_prompt
+from st_xlret.encoding import embeds_roles_apart, prompt_name, role_prompt, task_languages
 from st_xlret.hub.export import export
 from st_xlret.modules import CalibrationLayer, with_two_encoders
 from tests import tiny
@@ -88,7 +88,7 @@ def test_a_model_without_maps_is_called_as_it_is(base: SentenceTransformer) -> N
         np.testing.assert_allclose(encode(base, TEXTS, ["sw"] * 5, role="query"), base.encode_query(TEXTS))
         np.testing.assert_allclose(encode(base, TEXTS, role="document"), base.encode(TEXTS, prompt="wolf: "))
         np.testing.assert_allclose(encode(base, TEXTS, "en"), base.encode(TEXTS))
-    assert languages_of(base) == {}
+    assert task_languages(base) == {}
 
 
 def test_queries_may_have_maps_of_their_own() -> None:
@@ -96,7 +96,7 @@ def test_queries_may_have_maps_of_their_own() -> None:
     documents, queries = CalibrationLayer(8, ["en", "fr"], pivot="en"), CalibrationLayer(8, ["en", "fr"], pivot="en")
     queries.offset[1] += 3
     model = export(base, documents, query_calibration=queries)
-    assert languages_of(model) == {"en": "en", "fr": "fr", "query_en": "en", "query_fr": "fr"}
+    assert task_languages(model) == {"en": "en", "fr": "fr", "query_en": "en", "query_fr": "fr"}
     codes = ["fra", "en", "fr", "en", "en"]
     moved = encode(model, TEXTS, codes, role="query") - base.encode(TEXTS)
     np.testing.assert_allclose(moved[:, 0], [3, 0, 3, 0, 0], atol=1e-5)

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         if not batch:
             raise ValueError(f"{', '.join(options.documents)}: there is no text")
         model, path = load_model(options.model, options.device), os.path.expanduser(options.model)
-        identify = identifier(set(encoding.languages_of(model).values()))
+        identify = identifier(set(encoding.task_languages(model).values()))
         about = {
             "model": os.path.abspath(path) if os.path.isdir(path) else options.model,
             "fingerprint": encoding.fingerprint(model),

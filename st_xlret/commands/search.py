@@ -92,7 +92,7 @@ class Pool:
     def __init__(self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
         from st_xlret import VectorCalibration
         from st_xlret.commands.index import identifier
-        from st_xlret.encoding import fingerprint, languages_of
+        from st_xlret.encoding import fingerprint, task_languages
         from st_xlret.hub.export import load_model
         from st_xlret.languages import LanguageIdentifier
         from st_xlret.stores import open_store
@@ -126,7 +126,7 @@ class Pool:
                     "them (st-xlret apply), or calibrate with --queries_only",
                     stacklevel=2,
                 )
-        of_model = set(languages_of(self.model).values())
+        of_model = set(task_languages(self.model).values())
         self.identify = identifier(of_model) if of_model else None
         if self.calibration and self.calibration.languages and options.language is None:
             self.identify = LanguageIdentifier(self.calibration.languages).identify

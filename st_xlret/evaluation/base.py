@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import DataError
-from st_xlret.encoding import Role, at_layer, encode, known_languages, languages_of, role_prompt
+from st_xlret.encoding import Role, at_layer, encode, known_languages, role_prompt, task_languages
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
@@ -147,7 +147,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         self, model: SentenceTransformer, texts: Sequence[str], languages: Sequence[str], role: Role | None = None
     ) -> Tensor:
         """Embed every distinct text once, so that equal texts get equal vectors: float32 (n, d)."""
-        by_language = self.calibration is not None or languages_of(model)
+        by_language = self.calibration is not None or task_languages(model)
         keys = list(zip(texts, languages if by_language else [None] * len(texts), strict=True))
         row_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": self.show_progress_bar}
@@ -175,7 +175,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         """What determines the scores, apart from the weights of the model."""
         states = "last hidden states" if self.layer is None else f"hidden states of layer {self.layer}"
         pooling = "the model's own pooling over" if self.pooling == "model" else "mean of"
-        maps = ", ".join(dict.fromkeys(languages_of(model).values())) if self._is_whole else ""
+        maps = ", ".join(dict.fromkeys(task_languages(model).values())) if self._is_whole else ""
         calibration = [f"in the model, by the language of the texts ({maps})"] if maps else []
         calibration += [] if self.calibration is None else [type(self.calibration).__name__]
         return {

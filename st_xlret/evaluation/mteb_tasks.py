@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from st_xlret.encoding import Role, languages_of
+from st_xlret.encoding import Role, task_languages
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.evaluation.base import BenchmarkEvaluator, choose
 from st_xlret.evaluation.retrieval import RetrievalEvaluator
@@ -123,7 +123,7 @@ class _LocalTask(AbsTask):
         def embed(_: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
             """As mteb does, but by language where the model has a map for each: mteb has no way to tell it them."""
             inner = getattr(model, "model", None)
-            if isinstance(inner, SentenceTransformer) and languages_of(inner):
+            if isinstance(inner, SentenceTransformer) and task_languages(inner):
                 return BenchmarkEvaluator.embed(self.evaluator, inner, texts, languages, role)
             row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
             batches: Any = DataLoader(

@@ -18,7 +18,7 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 from typing_extensions import Self
 
-from st_xlret.encoding import PROMPT_NAMES, Role, languages_of, prompt_name
+from st_xlret.encoding import PROMPT_NAMES, Role, prompt_name, task_languages
 from st_xlret.losses import CCPLoss
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
@@ -100,7 +100,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         values = super().to_dict()
         for kind in ("train_datasets", "eval_datasets"):
             values[kind] = [{**about, "examples_table": ""} for about in values[kind] or []]
-        if self.model is not None and languages_of(self.model):
+        if self.model is not None and task_languages(self.model):
             values["usage_snippet"] = _language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
         values["usage_snippet"] = "\n\n".join([values["usage_snippet"], *sections]) + "\n"
@@ -219,7 +219,7 @@ def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
 
     The host's `encode_query` and `encode_document` take no language: calls with one name the model's prompt themselves.
     """
-    tasks = languages_of(model)
+    tasks = task_languages(model)
     if not tasks:
         return {role: ("", f"model.encode_{role}(texts)") for role in PROMPT_NAMES}
     calls: dict[Role, tuple[str, str]] = {}

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.encoding import PROMPT_NAMES, Role, languages_of, role_prompt
+from st_xlret.encoding import PROMPT_NAMES, Role, role_prompt, task_languages
 from st_xlret.hub.card import CrossLingualCardData, carry_card_data, set_calibration
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
@@ -143,7 +143,7 @@ def check_finite(model: nn.Module) -> None:
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
     """Refuse, by a `ValueError`, a model with routes by language, and any routes for maps `by_language`."""
     has_routes = any(isinstance(module, Router) for module in model.children())
-    if languages_of(model) or (by_language and has_routes):
+    if task_languages(model) or (by_language and has_routes):
         raise ValueError(
             "the model has a Router: calibrate the model that it was made from, or, if its routes are tasks and not "
             "languages, by a step that needs no language (lsar)"
