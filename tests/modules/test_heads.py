@@ -1,4 +1,4 @@
-"""Heads against batch normalisation and layers written out by hand; the mean of the tokens of a word."""
+"""Heads against normalisation and layers by hand, the document encoder against a loop over masked sentences."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, ProjectionHead
-from st_xlret.modules.heads import mean_of_spans
+from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, ProjectionHead
+from tests.functional.oracles import naive_predictions
 
 
 def finish(head: AsymmetricBNHead, x: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -81,16 +81,6 @@ def test_vanilla_normalization_mixes_both_sides_and_none_is_two_linear_layers() 
     assert z_contexts.shape == (1, 4) and not plain.toggle and not vanilla.toggle
 
 
-def test_a_restored_head_continues_as_the_saved_one() -> None:
-    head, restored = AsymmetricBNHead(4), AsymmetricBNHead(4)
-    first, second, third = batches(3)
-    head(*first)
-    restored.load_state_dict(head.state_dict())
-    for batch in (second, third):
-        torch.testing.assert_close(restored(*batch), head(*batch), rtol=0, atol=0)
-    assert all(torch.equal(a, b) for a, b in zip(restored.buffers(), head.buffers(), strict=True))
-
-
 def test_a_projection_head_equals_its_layers_one_after_another() -> None:
     head = ProjectionHead(6).double()
     first, second = (nn.Linear(6, 6, bias=False) for _ in "ab")
@@ -102,42 +92,82 @@ def test_a_projection_head_equals_its_layers_one_after_another() -> None:
         torch.testing.assert_close(head.train(mode)(x), layers(x))
 
 
-@pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
-def test_vectors_of_a_16_bit_encoder_are_projected_in_the_heads_type(low: torch.dtype) -> None:
-    x = torch.randn(4, 6).to(low)
-    assert {side.dtype for side in (ProjectionHead(6)(x), *AsymmetricBNHead(6)(x, x))} == {torch.float32}
-
-
-START, END = torch.tensor([1, 0, 2]), torch.tensor([3, 1, 5])
-MASK = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0], [1, 1, 1, 1, 1]])
-
-
-@pytest.fixture
-def tokens() -> Tensor:
-    return torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
-
-
-def test_the_mean_of_a_span_and_padding_on_the_left_that_shifts_nothing(tokens: Tensor) -> None:
-    expected = torch.stack([tokens[row, START[row] : END[row]].mean(0) for row in range(3)])
-    torch.testing.assert_close(mean_of_spans(tokens, MASK, START, END), expected)
-    lengths = MASK.sum(1).tolist()
-    moved = torch.stack([row.roll(5 - length, 0) for row, length in zip(tokens, lengths, strict=True)])
-    torch.testing.assert_close(mean_of_spans(moved, MASK.flip(1), START, END), expected)
-
-
-def test_it_is_two_linear_layers_over_both(tokens: Tensor) -> None:
+def test_the_mean_of_a_words_tokens_goes_through_two_linear_layers_beside_the_sentence() -> None:
     encoder = ContextualEncoder(6, 4, 3).double()
-    sentence = torch.randn(3, 6, dtype=torch.float64)
-    words = mean_of_spans(tokens, MASK, START, END)
+    sentence, tokens = torch.randn(3, 6).double().requires_grad_(), torch.randn(3, 5, 4).double().requires_grad_()
+    mask, lengths = torch.arange(5) < torch.tensor([[4], [2], [5]]), [4, 2, 5]
+    start, end = torch.tensor([1, 0, 2]), torch.tensor([3, 1, 5])
+    words = torch.stack([tokens[row, start[row] : end[row]].mean(0) for row in range(3)])
     hidden = torch.cat([sentence, words], 1) @ encoder.linear.weight.T + encoder.linear.bias
     expected = hidden.clamp(min=0) @ encoder.linear_out.weight.T + encoder.linear_out.bias
-    torch.testing.assert_close(encoder(sentence, tokens, MASK, START, END), expected)
-    assert torch.autograd.gradcheck(lambda s, t: encoder(s, t, MASK, START, END), (sentence.requires_grad_(), tokens))
+    torch.testing.assert_close(encoder(sentence, tokens, mask, start, end), expected)
+    assert torch.autograd.gradcheck(lambda s, t: encoder(s, t, mask, start, end), (sentence, tokens))
+    # Padding on the left shifts nothing.
+    moved = torch.stack([row.roll(5 - length, 0) for row, length in zip(tokens, lengths, strict=True)])
+    torch.testing.assert_close(encoder(sentence, moved, mask.flip(1), start, end), expected)
+    for first, after in ((2, 2), (3, 2), (-1, 1), (1, 6)):
+        start[2], end[2] = first, after
+        with pytest.raises(ValueError, match=rf"row 2 .*\[{first}, {after}\) of 5"):
+            encoder(sentence, tokens, mask, start, end)
 
 
-@pytest.mark.parametrize("start, end", [(2, 2), (3, 2), (-1, 1), (1, 6)])
-def test_a_span_that_is_none_is_named(tokens: Tensor, start: int, end: int) -> None:
-    starts, ends = START.clone(), END.clone()
-    starts[2], ends[2] = start, end
-    with pytest.raises(ValueError, match=rf"row 2 .*\[{start}, {end}\) of 5"):
-        mean_of_spans(tokens, MASK, starts, ends)
+LENGTHS = (5, 2, 3, 1)
+
+
+def document_encoder(layers: int = 2, **options: object) -> DocumentEncoder:
+    torch.manual_seed(layers)
+    made = DocumentEncoder(16, layers, 4, max_sentences=6, **{"dropout": 0.0, **options})  # type: ignore[arg-type]
+    for parameter in made.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return made.double()
+
+
+def documents() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    sentences = torch.randn(len(LENGTHS), max(LENGTHS), 16, dtype=torch.float64, generator=generator)
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    return sentences.requires_grad_(), mask
+
+
+@pytest.mark.parametrize("rows_at_once", [4096, 40, 1])
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_equals_masking_one_sentence_after_another(layers: int, rows_at_once: int) -> None:
+    made = document_encoder(layers, rows_at_once=rows_at_once)
+    sentences, mask = documents()
+    filled = [rows[:length] for rows, length in zip(sentences, LENGTHS, strict=True)]
+    expected = torch.cat(naive_predictions(made.layers, made.norm, made.mask_vector, made.positions.weight, filled))
+    predictions = made(sentences, mask)
+    torch.testing.assert_close(predictions[mask], expected)
+    assert not predictions[~mask].any()
+    inputs, weight = [sentences, *made.parameters()], torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad((p * weight).sum(), inputs) for p in (predictions[mask], expected))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_nothing_to_predict() -> None:
+    made = document_encoder()
+    sentences, mask = documents()
+    assert made(sentences[:0], mask[:0]).shape == (0, 5, 16)
+    empty = made(sentences, torch.zeros_like(mask))
+    empty.sum().backward()
+    assert not empty.any() and not sentences.grad.any()
+    mask[2] = False
+    assert made(sentences, mask).isfinite().all() and not made(sentences, mask)[2].any()
+
+
+def test_dropout_acts_in_training_only_and_is_repeated_in_the_second_run() -> None:
+    made = document_encoder(dropout=0.3, rows_at_once=1)
+    sentences, mask = documents()
+    assert not torch.allclose(made(sentences, mask), made(sentences, mask))
+
+    # One document alone takes one go; with another after it two, and checkpointing repeats what was drawn.
+    gradients = []
+    for count in (1, 2):
+        torch.manual_seed(0)
+        predictions = made(sentences[:count], mask[:count])
+        gradients.append(torch.autograd.grad(predictions[0].pow(2).sum(), made.mask_vector)[0])
+    torch.testing.assert_close(*gradients)
+    with torch.no_grad():
+        evaluated = made(sentences, mask)
+    assert all(module.training for module in made.modules())
+    torch.testing.assert_close(evaluated, made.eval()(sentences, mask))
