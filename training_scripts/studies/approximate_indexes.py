@@ -4,7 +4,7 @@
         --output runs/stored
 
 The indexes are built for the documents as they are. Each is searched with the queries as they are, and as `lsar` maps
-them (half of the mean kept). A cell says how many of the ten results of the exact search are found, and in parentheses
+them (0.4 of the mean kept). A cell says how many of the ten results of the exact search are found, and in parentheses
 recall@10 of the answers. The vectors are those of the study `stored_vectors`.
 """
 
@@ -14,17 +14,14 @@ from typing import Any
 
 import faiss
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tabulate import tabulate
-from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.retrieval import score_ranking
 from st_xlret.files import write_text
 from st_xlret.options import parse
-from st_xlret.search import unit_rows
 from training_scripts.studies.stored_vectors import Stored, read_vectors, vectors_file
 
 RESULTS = 10
@@ -45,41 +42,32 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, floa
     """Search each index; returns its name -> (results of the exact search, recall of the answers), raw and mapped."""
     (given,) = parse([Stored], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
-    languages = np.array(data.corpus["language"][:])
-    by_language = {code: documents[torch.from_numpy(languages == code)] for code in data.corpus.unique("language")}
-    lsar = VectorCalibration.fit(by_language, queries_only=True, normalize=False).layer("query")
-    asked = [queries.numpy(), unit_rows(lsar.transform(queries)).numpy()]
+    calibration = VectorCalibration.fit(documents, languages=data.corpus["language"][:], queries_only=True)
+    sides = [queries.numpy(), calibration.transform(queries, "query")]
     exact: list[NDArray[np.int64]] = []
     figures: dict[str, list[tuple[float, float]]] = {}
     built: dict[str, faiss.Index] = {}
     for name, (factory, options) in kinds(documents.shape[1], min(LISTS, len(documents) // 40)).items():
         if factory not in built:
-            built = {factory: build(factory, documents)}
+            index = faiss.index_factory(documents.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
+            index.train(documents.numpy())
+            index.add(documents.numpy())
+            built = {factory: index}
         space: Any = faiss.ParameterSpace()  # its types know of numbers alone
         space.set_index_parameters(built[factory], options)
-        rankings = [built[factory].search(side, RESULTS)[1] for side in asked]
+        rankings = [built[factory].search(side, RESULTS)[1] for side in sides]
         exact = exact or rankings
-        recall = [macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"] for ranking in rankings]
-        figures[name] = list(zip(map(shared, rankings, exact), recall, strict=True))
+        figures[name] = []
+        for ranking, best in zip(rankings, exact, strict=True):
+            share = np.mean([np.isin(expected, row).mean() for expected, row in zip(best, ranking, strict=True)])
+            recall = macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"]
+            figures[name].append((float(share), recall))
     rows = [[name, *(f"{100 * a:.1f} ({100 * b:.1f})" for a, b in sides)] for name, sides in figures.items()]
     table = tabulate(rows, ["index", "queries as they are", "mapped queries"], "pipe")
     file = vectors_file(given)
     write_text(file.with_name(f"{file.stem}-indexes.md"), table + "\n")
     print(table)
     return figures
-
-
-def build(factory: str, documents: Tensor) -> faiss.Index:
-    """An index of the documents by cosine."""
-    index = faiss.index_factory(documents.shape[1], factory, faiss.METRIC_INNER_PRODUCT)
-    index.train(documents.numpy())
-    index.add(documents.numpy())
-    return index
-
-
-def shared(ranking: NDArray[np.int64], exact: NDArray[np.int64]) -> float:
-    """The share of the exact results that are found."""
-    return float(np.mean([np.isin(best, found).mean() for found, best in zip(ranking, exact, strict=True)]))
 
 
 if __name__ == "__main__":

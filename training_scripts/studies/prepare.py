@@ -68,15 +68,11 @@ class Arguments:
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
 
 
-def rows_of(pool: str | Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a pool in BEIR's layout."""
-    names = ("corpus", "queries")
-    return {name: [row for _, row in read_jsonl(find_file(pool, f"{name}.jsonl"))] for name in names}
-
-
-def judgements_of(pool: Path, split: str) -> list[str]:
-    """The lines of a pool's judgements, without their header."""
-    return [line for _, line in read_lines(find_file(pool, f"qrels/{split}.tsv"))][1:]
+def read_pool(pool: str, *splits: str) -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[list[str]]]]:
+    """The rows of a pool in BEIR's layout, and the judgements of splits as the cells of their lines."""
+    rows = {name: [row for _, row in read_jsonl(find_file(pool, f"{name}.jsonl"))] for name in ("corpus", "queries")}
+    files = {split: find_file(pool, f"qrels/{split}.tsv") for split in splits}
+    return rows, {split: [line.split("\t") for _, line in read_lines(file)][1:] for split, file in files.items()}
 
 
 def write_rows(file: Path, rows: Iterable[Any]) -> None:
@@ -84,21 +80,14 @@ def write_rows(file: Path, rows: Iterable[Any]) -> None:
     write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
 
 
-def write_pool(folder: Path, rows: Mapping[str, Iterable[Any]], judgements: Mapping[str, Sequence[str]]) -> None:
-    """Write a pool in BEIR's layout, with the lines of the judgements of each split."""
+def write_pool(folder: Path, rows: Mapping[str, Iterable[Any]], judged: Mapping[str, Sequence[Sequence[str]]]) -> None:
+    """Write a pool in BEIR's layout."""
     with atomic_directory(folder, overwrite=True) as temporary:
         for name, part in rows.items():
             write_rows(temporary / f"{name}.jsonl", part)
-        for split, lines in judgements.items():
-            write_text(temporary / f"qrels/{split}.tsv", "\n".join(["query-id\tcorpus-id\tscore", *lines, ""]))
-
-
-def test_sentences(pools: Iterable[str], tatoeba: str | None) -> set[str]:
-    """The texts of pools in BEIR's layout, and the English sides of Tatoeba."""
-    texts = {row["text"] for pool in pools for rows in rows_of(pool).values() for row in rows}
-    for file in Path(tatoeba).glob("*.eng") if tatoeba else ():
-        texts |= set(file.read_text(encoding="utf-8").splitlines())
-    return {" ".join(text.split()) for text in texts}
+        for split, lines in judged.items():
+            text = "".join("\t".join(cells) + "\n" for cells in (("query-id", "corpus-id", "score"), *lines))
+            write_text(temporary / f"qrels/{split}.tsv", text)
 
 
 def translations() -> Iterator[Asked]:
@@ -122,42 +111,39 @@ def write_questions(questions: Iterable[Asked], folder: Path, answers: int | Non
     for number, (question, language, candidates) in enumerate(questions):
         asked.append({"_id": f"q{number}", "text": question, "metadata": {"language": language}})
         documents = [names.setdefault(candidate, f"d{len(names)}") for candidate in candidates]
-        judged += [f"q{number}\t{name}\t1" for name in documents[:answers]]
+        judged += [(f"q{number}", name, "1") for name in documents[:answers]]
     corpus = [{"_id": name, "text": text, "metadata": {"language": code}} for (text, code), name in names.items()]
     write_pool(folder, {"corpus": corpus, "queries": asked}, {"test": judged})
 
 
-def part_of_pool(pool: Path, folder: Path, languages: Sequence[str], english_share: float | None) -> None:
+def part_of_pool(pool: str, folder: Path, languages: Sequence[str], english_share: float | None) -> None:
     """Write each paragraph of XQuAD-R in one language, by the share of English, or every fourth in all, if None."""
-    rows = rows_of(pool)
+    rows, judged = read_pool(pool, "test", "test-same-language")
     about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
     language_of = {name: metadata["language"] for name, metadata in about.items()}
     corpus = [row["_id"] for row in rows["corpus"]]
     codes = sorted(languages or {language_of[name] for name in corpus})
-    others = [code for code in codes if code != "en"] if english_share else codes
-    allowed: dict[str, list[str]] = {}  # languages of a paragraph
-    for number, paragraph in enumerate(dict.fromkeys(about[name]["document"] for name in corpus)):
-        if english_share is None:
-            allowed[paragraph] = [] if number % 4 else codes
-            continue
-        before, after = int(number * english_share), int((number + 1) * english_share)
-        allowed[paragraph] = ["en" if after > before else others[(number - before) % len(others)]]
-    candidates = {name for name in corpus if language_of[name] in allowed[about[name]["document"]]}
-    judged: dict[str, list[str]] = {}
-    for split in ("test", "test-same-language"):
-        pairs = [line.split("\t") for line in judgements_of(pool, split)]
-        judged[split] = ["\t".join(p) for p in pairs if language_of[p[0]] in codes and p[1] in candidates]
-    asked = {line.split("\t")[0] for lines in judged.values() for line in lines}
+    paragraphs = list(dict.fromkeys(about[name]["document"] for name in corpus))
+    languages_of = dict.fromkeys(paragraphs[::4], codes)
+    if english_share is not None:
+        others = [code for code in codes if code != "en"] if english_share else codes
+        for number, paragraph in enumerate(paragraphs):
+            before, after = int(number * english_share), int((number + 1) * english_share)
+            languages_of[paragraph] = ["en" if after > before else others[(number - before) % len(others)]]
+    candidates = {name for name in corpus if language_of[name] in languages_of.get(about[name]["document"], ())}
+    for split, lines in judged.items():
+        judged[split] = [cells for cells in lines if language_of[cells[0]] in codes and cells[1] in candidates]
+    asked = {cells[0] for lines in judged.values() for cells in lines}
     parts = {name: (row for row in part if row["_id"] in candidates | asked) for name, part in rows.items()}
     write_pool(folder, parts, judged)
 
 
-def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: int) -> None:
+def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int) -> None:
     """Write AfriQA among passages of news that are as long, each language's from all of its articles.
 
     Each question stands once as it was asked, and once in its English translation.
     """
-    rows = rows_of(pool)
+    rows, judged = read_pool(pool, "train", "dev")
     length = np.median([len(row["text"]) for row in rows["corpus"]])
     passages: dict[str, list[dict[str, Any]]] = {}
     for article in (row for file in news for _, row in read_jsonl(file)):
@@ -175,9 +161,8 @@ def write_afriqa(pool: Path, news: Sequence[str], folder: Path, per_language: in
         {"_id": f"{row['_id']}-en", "text": row["metadata"]["english"], "metadata": {"language": "en"}}
         for row in rows["queries"]
     ]
-    judged = {split: judgements_of(pool, split) for split in ("train", "dev")}
     for lines in judged.values():
-        lines += [line.replace("\t", "-en\t", 1) for line in lines]
+        lines += [[f"{query}-en", *cells] for query, *cells in lines]
     write_pool(folder, rows, judged)
 
 
@@ -239,14 +224,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_questions(english_questions(options.retrieval), output, answers=1)
     elif options.kind in ("part", "apart"):
         share = options.english_share if options.kind == "apart" else None
-        part_of_pool(Path(options.pools[0]), output, options.languages, share)
+        part_of_pool(options.pools[0], output, options.languages, share)
     elif options.kind == "head":
-        texts = [(load_documents(options.documents, languages=languages), "sentence", "language")]
-        encoder_with_head(str(options.model), list(balanced_texts(texts, options.characters)), output)
+        sources = [(load_documents(options.documents, languages=languages), "sentence", "language")]
+        encoder_with_head(str(options.model), list(balanced_texts(sources, options.characters)), output)
     elif options.kind == "sentences":
-        write_text(output, "\n".join(sorted(test_sentences(options.pools, options.tatoeba))) + "\n")
+        texts = {row["text"] for pool in options.pools for rows in read_pool(pool)[0].values() for row in rows}
+        for file in Path(options.tatoeba).glob("*.eng") if options.tatoeba else ():
+            texts |= set(file.read_text(encoding="utf-8").splitlines())
+        write_text(output, "\n".join(sorted({" ".join(text.split()) for text in texts})) + "\n")
     elif options.kind == "afriqa":
-        write_afriqa(Path(options.pools[0]), options.documents, output, options.per_language)
+        write_afriqa(options.pools[0], options.documents, output, options.per_language)
     elif options.kind == "contexts":
         write_rows(output, in_contexts(options.pairs, options.exclude))
     elif options.kind == "documents":

@@ -21,7 +21,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import glob
 from io import StringIO
@@ -67,6 +67,11 @@ class Row:
     merged: dict[str, float] = field(default_factory=dict)
 
     @property
+    def program(self) -> str:
+        """What makes the model; empty for the checkpoint."""
+        return MERGE if self.merged else self.script
+
+    @property
     def needs(self) -> list[str]:
         """The rows whose models it is made of."""
         return [*self.merged, *filter(None, [self.start])]
@@ -93,7 +98,7 @@ def run_name(*parts: Any) -> str:
     return "-".join("".join(c if c.isalnum() else " " for c in words).split())
 
 
-def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
+def words_of(options: Mapping[str, Any], values: Mapping[str, object]) -> list[str]:
     """The words of a command line; a name in braces stands for its value, a path with `*` for all that match.
 
     Example:
@@ -108,35 +113,14 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, str]) -> list[str]
             return [json.dumps(value)]
         if not isinstance(value, str):
             return [f"{value:g}" if isinstance(value, float) else str(value)]
-        for name, text in values.items():
-            value = value.replace(f"{{{name}}}", text)
+        for name, known in values.items():
+            value = value.replace(f"{{{name}}}", str(known))
         files = sorted(glob(value)) if "*" in value else [value]
         if "{" in value or not files:
             raise ValueError(f"there is no {value}: is --data or --model missing?")
         return files
 
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", *words(value))]
-
-
-def trials(
-    rates: Sequence[float], score_of: Callable[[float], float | None], *, further: int
-) -> dict[float, float | None]:
-    """Learning rate -> its score (-inf if its training failed), None if it is to be tried still.
-
-    While the best is at an end of those that were tried, one beyond it is added, `further` at most: as far from the
-    best as that is from the next one, rounded to one digit.
-    """
-    scores = {rate: score_of(rate) for rate in rates}
-    for _ in range(further if len(scores) > 1 else 0):
-        best, ascending = best_of(scores), sorted(scores)
-        if best is None or best not in (ascending[0], ascending[-1]):
-            break
-        inner = ascending[1] if best == ascending[0] else ascending[-2]
-        beyond = float(f"{best * best / inner:.0e}")
-        if (beyond - best) * (best - inner) <= 0:  # close rates may have no round one beyond them
-            break
-        scores[beyond] = score_of(beyond)
-    return scores
 
 
 def best_of(scores: Mapping[float, float | None]) -> float | None:
@@ -156,8 +140,8 @@ class Study:
             self.rows = {name: replace(row, rates=rates if row.rates else []) for name, row in self.rows.items()}
         self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
         self.tune: dict[str, Any] = self.content.get("tune", {})
-        values = {"output": arguments.output, "data": arguments.data, "model": arguments.model}
-        self.values = {name: value for name, value in values.items() if value is not None}
+        values = {name: getattr(arguments, name) for name in ("output", "data", "model")}
+        self.values: dict[str, str] = {name: value for name, value in values.items() if value is not None}
         self.made: dict[str, bool] = {}
 
     def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
@@ -167,12 +151,11 @@ class Study:
 
     def model(self, name: str, seed: int) -> Path:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
-        row = self.rows[name]
-        return self.folder(name, seed) / "model" if row.script or row.merged else Path(self.values["model"])
+        return self.folder(name, seed) / "model" if self.rows[name].program else Path(self.values["model"])
 
     def seeds_of(self, name: str) -> list[int]:
         """The seeds of a row. The checkpoint has one."""
-        return self.seeds if self.rows[name].script or self.rows[name].merged else [0]
+        return self.seeds if self.rows[name].program else [0]
 
     def rate(self, name: str) -> float | None:
         """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
@@ -182,24 +165,36 @@ class Study:
         return row.rates[0] if len(row.rates) == 1 else best_of(self.trials(name))
 
     def trials(self, name: str) -> dict[float, float | None]:
-        """Learning rate -> held-out score of the first seed; None if it is to be tried still."""
+        """Learning rate -> held-out score of the first seed (-inf if that failed), None if it is to be tried still.
+
+        While the best is at an end of those that were tried, one beyond it is added, `further` at most: as far from the
+        best as that is from the next one, rounded to one digit.
+        """
 
         def score_of(rate: float) -> float | None:
             folder = self.folder(name, self.seeds[0], rate)
-            if not (folder / self.tune["by"].partition("/")[0]).is_file():
-                return None
-            return next(iter(figures([folder], self.tune["by"])), -math.inf)
+            is_measured = (folder / self.tune["by"].partition("/")[0]).is_file()
+            return next(iter(figures([folder], self.tune["by"])), -math.inf) if is_measured else None
 
-        return trials(self.rows[name].rates, score_of, further=self.tune.get("further", 0))
+        scores = {rate: score_of(rate) for rate in self.rows[name].rates}
+        for _ in range(self.tune.get("further", 0) if len(scores) > 1 else 0):
+            best, ascending = best_of(scores), sorted(scores)
+            if best is None or best not in (ascending[0], ascending[-1]):
+                break
+            inner = ascending[1] if best == ascending[0] else ascending[-2]
+            beyond = float(f"{best * best / inner:.0e}")
+            if (beyond - best) * (best - inner) <= 0:  # close rates may have no round one beyond them
+                break
+            scores[beyond] = score_of(beyond)
+        return scores
 
     def measured(self, name: str) -> tuple[list[Path], str]:
         """The folders of a row's measured models, and its rate, with the row whose rate it is."""
-        row, folders = self.rows[name], []
-        if not row.rates or self.rate(name) is not None:
-            folders = [self.folder(name, seed) for seed in self.seeds_of(name)]
-        files = [*self.content["measure"], *(["results.json"] if row.script else [])]
-        folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
+        row = self.rows[name]
         rate = self.rate(name) if row.rates else row.options.get("learning_rate")
+        files = [*self.content["measure"], *(["results.json"] if row.script else [])]
+        folders = [self.folder(name, seed) for seed in self.seeds_of(name) if not row.rates or rate is not None]
+        folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
         return folders, "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
 
     def run(self, names: Iterable[str]) -> None:
@@ -227,24 +222,23 @@ class Study:
             folder = self.output / f"prepare-{run_name(name)}"
             if (folder / "done").exists():
                 continue
-            if not all(self.execute(folder, self.words(command, {})) for command in commands):
+            if not all(self.execute(folder, self.words(command)) for command in commands):
                 raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
             write_text(folder / "done", "")
 
     def choose_rate(self, name: str) -> None:
         """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
-        row, seed, tried = self.rows[name], self.seeds[0], set[float]()
+        row, seed, tried = self.rows[name], self.seeds[0], list[float]()
         if len(row.rates) == 1 or not all(self.made[other] for other in row.needs):
             return
         file, _, key = self.tune["by"].partition("/")
-        while new := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
-            for rate in new:
-                tried.add(rate)
-                folder, commands = self.folder(name, seed, rate), self.tune["measure"]
-                done = self.make(name, seed, rate) and self.measure(folder, folder / "model", seed, commands)
-                if not done and rate not in row.rates:  # large ones may fail, which is no reason to choose none
-                    print(f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again", flush=True)
-                    write_json(folder / file, {key: None})
+        while untried := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
+            tried.append(rate := untried[0])
+            folder = self.folder(name, seed, rate)
+            done = self.make(name, seed, rate) and self.measure(folder, folder / "model", seed, self.tune["measure"])
+            if not done and rate not in row.rates:  # large ones may fail, which is no reason to choose none
+                print(f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again", flush=True)
+                write_json(folder / file, {key: None})
         if (chosen := self.rate(name)) is not None:
             for rate in set(self.trials(name)) - {chosen}:
                 shutil.rmtree(self.folder(name, seed, rate) / "model", ignore_errors=True)
@@ -263,17 +257,16 @@ class Study:
     def make(self, name: str, seed: int, rate: float | None) -> bool:
         """Train or merge a model that is not there yet; whether it is there. One of another command is refused."""
         row, folder = self.rows[name], self.folder(name, seed, rate)
-        values, further = {"folder": str(folder), "seed": str(seed)}, list[str]()
-        if not (row.merged or row.script):
+        if not row.program:
             return True
         if row.merged:
             parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
             options = {"model": "{model}", "add": parts, "output": "{folder}/model", "overwrite": True}
         else:
             options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
-            further = shlex.split(self.arguments.options)
-            values |= {"model": str(self.model(row.start, seed))} if row.start else {}
-        words = [*self.words({"script": MERGE if row.merged else row.script, "options": options}, values), *further]
+        start = {"model": self.model(row.start, seed)} if row.start else {}
+        words = self.words({"script": row.program, "options": options}, folder=folder, seed=seed, **start)
+        words += [] if row.merged else shlex.split(self.arguments.options)
         file, line = folder / "command.txt", shlex.join(words[1:]) + "\n"
         if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
             if file.read_text(encoding="utf-8") != line:
@@ -284,14 +277,14 @@ class Study:
 
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
-        values = {"trained": str(model), "folder": str(folder), "seed": str(seed)}
         missing = [command for file, command in commands.items() if not (folder / file).exists()]
-        return all(self.execute(folder, self.words(command, values)) for command in missing)
+        commands_of = (self.words(command, trained=model, folder=folder, seed=seed) for command in missing)
+        return all(self.execute(folder, words) for words in commands_of)
 
-    def words(self, command: Mapping[str, Any], values: Mapping[str, str]) -> list[str]:
+    def words(self, command: Mapping[str, Any], **values: object) -> list[str]:
         """The words of a command line, with its program."""
-        script = command["script"].split()
-        return [sys.executable, "-m", *script, *words_of(command["options"], {**self.values, **values})]
+        options = words_of(command["options"], {**self.values, **values})
+        return [sys.executable, "-m", *command["script"].split(), *options]
 
     def execute(self, folder: Path, words: list[str]) -> bool:
         """Run a command with its output in `folder/log.txt`; whether it succeeded."""

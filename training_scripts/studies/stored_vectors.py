@@ -20,7 +20,7 @@ multilingual RAG" (after arXiv 2606.18801), whose shift by pairs is `to_pivot` o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -112,12 +112,12 @@ def embed(encoder: str, texts: Sequence[str], languages: Sequence[str], role: Ro
     return unit_rows(encode(load_model(encoder), texts, languages, role=role, **how).float())
 
 
-def stored(file: Path, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The tensors of a file, which are made once."""
+def embedded_once(encoder: str, texts: dict[str, tuple[Any, ...]], file: Path) -> dict[str, Tensor]:
+    """Name -> the unit vectors of its texts, with the further arguments of `embed`; a file keeps them."""
     if not file.is_file():
-        tensors = make()
+        vectors = {name: embed(encoder, *of_name) for name, of_name in texts.items()}
         with atomic_file(file) as temporary:
-            save_file(tensors, temporary)
+            save_file(vectors, temporary)
     return load_file(file)
 
 
@@ -131,12 +131,9 @@ def read_vectors(options: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
     """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
     languages = options.languages or (USE_LANGUAGES if options.encoder == "use" else [])
     data = read(options.data, options.candidates, languages)
-
-    def make() -> dict[str, Tensor]:
-        sides = zip(ROLES, (data.judged, data.corpus), strict=True)
-        return {role: embed(options.encoder, texts["text"][:], texts["language"][:], role) for role, texts in sides}
-
-    vectors = stored(vectors_file(options), make)
+    sides = zip(ROLES, (data.judged, data.corpus), strict=True)
+    texts: dict[str, tuple[Any, ...]] = {role: (table["text"][:], table["language"][:], role) for role, table in sides}
+    vectors = embedded_once(options.encoder, texts, vectors_file(options))
     return data, vectors["query"], vectors["document"]
 
 
@@ -145,17 +142,15 @@ def read_tatoeba(options: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
     if options.tatoeba is None:
         return {}
     pairs = load_tatoeba(options.tatoeba, USE_TATOEBA if options.encoder == "use" else [*TATOEBA, *FURTHER])
-
-    def make() -> dict[str, Tensor]:
-        sides = [(code, side, pairs[code][place]) for code in pairs for place, side in enumerate((code, "en"))]
-        return {f"{code} {side}": embed(options.encoder, texts, [side] * len(texts)) for code, side, texts in sides}
-
-    vectors = stored(Path(options.output) / f"{Path(options.encoder).name}-tatoeba.safetensors", make)
+    sides = [(code, side, texts) for code in pairs for side, texts in zip((code, "en"), pairs[code], strict=True)]
+    texts = {f"{code} {side}": (of_side, [side] * len(of_side)) for code, side, of_side in sides}
+    file = Path(options.output) / f"{Path(options.encoder).name}-tatoeba.safetensors"
+    vectors = embedded_once(options.encoder, texts, file)
     return {code: (vectors[f"{code} {code}"], vectors[f"{code} en"]) for code in pairs}
 
 
-def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
-    """Measure every row; returns row -> figures in per cent, which are in the folder too."""
+def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
+    """Measure every row; returns row -> column -> figure in per cent, which are in the folder too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
     (data, queries, documents), pairs = read_vectors(options), read_tatoeba(options)
     rows = by_language(documents, data.corpus["language"][:])
@@ -167,19 +162,17 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     for side, queries_only in (("queries alone", True), ("both sides", False)):
         chosen, _ = fit_and_compare(rows, strength="auto", queries_only=queries_only)
         calibrations[f"st-xlret calibrate, {side}, strength {chosen.strength:g}"] = chosen
-    figures: dict[str, list[float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for row, calibration in calibrations.items():
-        scores = measure_pool(queries, documents, data, calibration)
-        values = [scores.get(name, np.nan) for name in COLUMNS.values()]
-        accuracy = measure_tatoeba(pairs, calibration)
-        for codes in ({*rows} & {*pairs}, {*pairs}) if pairs else ():
+        scores, accuracy = measure_pool(queries, documents, data, calibration), measure_tatoeba(pairs, calibration)
+        values = {column: scores.get(name, np.nan) for column, name in COLUMNS.items()}
+        for column, codes in zip(OF_TATOEBA, ({*rows} & {*pairs}, {*pairs}), strict=True) if pairs else ():
             is_known = codes and codes <= {*accuracy}
-            values.append(float(np.mean([accuracy[code] for code in codes])) if is_known else np.nan)
-        figures[row] = [round(100 * value, 1) for value in values]
-    columns = (*COLUMNS, *OF_TATOEBA) if pairs else tuple(COLUMNS)
-    table = tabulate([[row, *values] for row, values in figures.items()], ["", *columns], "pipe", floatfmt=".1f")
-    shown = {row: dict(zip(columns, values, strict=True)) for row, values in figures.items()}
-    write_json(vectors_file(options).with_suffix(".json"), shown)
+            values[column] = float(np.mean([accuracy[code] for code in codes])) if is_known else np.nan
+        figures[row] = {column: round(100 * value, 1) for column, value in values.items()}
+    cells = [[row, *values.values()] for row, values in figures.items()]
+    table = tabulate(cells, ["", *figures["as it is"]], "pipe", floatfmt=".1f")
+    write_json(vectors_file(options).with_suffix(".json"), figures)
     write_text(vectors_file(options).with_suffix(".md"), table + "\n")
     print(table)
     return figures

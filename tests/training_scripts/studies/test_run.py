@@ -147,21 +147,32 @@ def test_an_interrupted_study_goes_on(given: list[str], programs: Programs, tmp_
 
 
 @pytest.mark.parametrize(
-    ("scores", "tried", "row"),
+    ("rates", "scores", "tried", "row"),
     [
         # A further rate that fails is the worst; a given one leaves the choice open.
-        ({"3e-05": 0.1, "0.0001": 0.3}, "3e-05 0.0001 0.0003", "| 0.0001"),
-        ({"3e-05": 0.1}, "3e-05 0.0001", "not finished: CCP"),
-        ({"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.2}, "3e-05 0.0001 9e-06 3e-06", "| 9e-06"),
+        ("", {"3e-05": 0.1, "0.0001": 0.3}, "3e-05 0.0001 0.0003", "| 0.0001"),
+        ("", {"3e-05": 0.1}, "3e-05 0.0001", "not finished: CCP"),
+        ("", {"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.5}, "3e-05 0.0001 9e-06 3e-06", "| 3e-06"),
+        ("3e-5 3e-4 1e-4", {"3e-05": 0.1, "0.0003": 0.4, "0.0001": 0.2, "0.0009": 0.3}, None, "| 0.0003"),
+        ("1.2e-4 1.3e-4", {"0.00012": 0.3, "0.00013": 0.4}, None, "| 0.00013"),  # no round rate beyond
+        ("1e-5", {"1e-05": 0.1}, None, "| 1e-05"),
     ],
 )
-def test_learning_rates_that_fail(
-    given: list[str], programs: Programs, scores: Any, tried: str, row: str, capsys: pytest.CaptureFixture[str]
+def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
+    given: list[str],
+    programs: Programs,
+    rates: str,
+    scores: dict[str, float],
+    tried: str | None,
+    row: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     programs.scores = scores
-    run.main([*given, "--rows", "CCP"])
+    run.main([*given, "--rows", "CCP", *(["--rates", *rates.split()] if rates else [])])
     printed = capsys.readouterr()
-    assert programs.rates == tried.split() and row in " ".join((printed.out + printed.err).split())
+    assert programs.rates == (tried.split() if tried else [*scores]) and row in " ".join(
+        (printed.out + printed.err).split()
+    )
 
 
 def test_rows_that_need_one_that_failed_are_left_out_and_wrong_ones_named(
@@ -175,22 +186,6 @@ def test_rows_that_need_one_that_failed_are_left_out_and_wrong_ones_named(
     for row, message in (({"like": "b"}, "'b'"), ({"sript": "x"}, "sript"), ({"options": {"x": "{data}/x"}}, "{data")):
         with pytest.raises((ValueError, TypeError), match=message):
             run.words_of(run.read_rows({"a": row})["a"].options, {})
-
-
-@pytest.mark.parametrize(
-    ("first", "scores"),
-    [
-        (3, {1e-5: 0.1, 3e-5: 0.2, 1e-4: 0.3, 3e-4: 0.4, 9e-4: 0.3}),
-        (3, {1e-5: 0.3, 3e-5: 0.2, 1e-4: 0.1, 3e-6: 0.4, 9e-7: 0.5}),
-        (2, {1.2e-4: 0.3, 1.3e-4: 0.4}),  # no round rate beyond
-        (1, {1e-5: 0.1}),
-    ],
-)
-def test_rates_beyond_an_end_are_tried_while_the_best_is_there(first: int, scores: dict[float, float]) -> None:
-    known: dict[float, float] = {}
-    while new := [r for r, score in run.trials([*scores][:first], known.get, further=2).items() if score is None]:
-        known.update({rate: scores[rate] for rate in new})
-    assert list(known) == list(scores)
 
 
 def test_changes_of_weights_are_added_with_their_shares(tmp_path: Path) -> None:
