@@ -108,7 +108,7 @@ class LossStateCallback(TrainerCallback):
         if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
             problem = "a loss was built on another model than the Trainer's: build it on that one"
         elif not any(id(weight) in held for weight in encoder.parameters()):
-            problem = "nothing of the encoder would be trained: no weight in the optimizer requires a gradient"
+            problem = "nothing of the encoder would be trained: all in the optimizer is frozen, as by freeze_embeddings"
         elif not all(id(weight) in held for weight in self.parameters()):
             problem = f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()"
         if problem:

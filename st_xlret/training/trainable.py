@@ -16,12 +16,10 @@ from st_xlret.optional import import_optional
 
 
 def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
-    """Leave the word embeddings of a Transformer as they are, and with them a head that shares them; returns them."""
-    transformers = list(transformers_of(model))
-    if not transformers or any(isinstance(module, StaticEmbedding) for module in model.modules()):
-        raise ValueError("freeze_embeddings: this encoder has word embeddings alone, and nothing else would be trained")
-    embeddings = [weight for each in transformers for weight in each.get_input_embeddings().parameters()]
-    frozen = [weight for weight in embeddings if weight.requires_grad]
+    """Leave the word embeddings as they are, and with them a head that shares them; returns the weights frozen here."""
+    tables: list[Any] = [each.get_input_embeddings() for each in transformers_of(model)]
+    tables += [module.embedding for module in model.modules() if isinstance(module, StaticEmbedding)]
+    frozen = [weight for table in tables for weight in table.parameters() if weight.requires_grad]
     for weight in frozen:
         weight.requires_grad_(False)
     return frozen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.training import data as data_module
 from st_xlret.training.data import Answers, Pairs, Questions
 from tests import tiny
-from tests.data.files import write_jsonl, write_text
+from tests.data.files import multilingual_pool, write_jsonl
 from tests.evaluation.samples import write_lareqa
 
 SUN = {"query": "When did the sun come out?", "title": "Sky", "positive": "The sun came out at seven. It was cold."}
@@ -23,7 +23,7 @@ PASSAGES = [{**SUN, "answers": ["seven"]}, {**WOLF, "answers": ["wolf"]}]
 @pytest.fixture
 def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    return Path(write_jsonl(tmp_path / "questions.jsonl", PASSAGES))
+    return write_jsonl(tmp_path / "questions.jsonl", PASSAGES)
 
 
 def load(source: Path, *, model: str | None = None, resume: bool = False, **options: Any) -> Any:
@@ -32,18 +32,10 @@ def load(source: Path, *, model: str | None = None, resume: bool = False, **opti
 
 
 def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
-    def test_set(name: str, texts: list[str]) -> str:
-        rows = [{"_id": str(i), "text": text, "metadata": {"language": "en"}} for i, text in enumerate(texts)]
-        for part in ("corpus", "queries"):
-            write_jsonl(tmp_path / name / f"{part}.jsonl", rows)
-        lines = "".join(f"{i}\t{i}\t1\n" for i in range(len(texts)))
-        write_text(tmp_path / name / "qrels" / "test.tsv", f"query-id\tcorpus-id\tscore\n{lines}")
-        return str(tmp_path / name)
-
-    few = test_set("few", [*(f"question {i}" for i in range(40)), "who lives THERE"])
-    assert load(questions, test=few)[0]["query"][:] == ["When did the sun come out?"]
+    few = multilingual_pool(tmp_path / "few", {"en": [*(f"question {i}" for i in range(40)), "who lives THERE"]})
+    assert load(questions, test=str(few))[0]["query"][:] == ["When did the sun come out?"]
     with pytest.raises(DataError, match="(?s)1 of the 1 .*wrong"):
-        load(questions, test=test_set("wrong", ["who lives there"]))
+        load(questions, test=str(multilingual_pool(tmp_path / "wrong", {"en": ["who lives there"]})))
 
 
 def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: Path) -> None:
@@ -57,37 +49,27 @@ def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: 
         assert evaluator is not None and evaluator.notes["candidate"] == candidate
 
 
-def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
-    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(questions: Path, tmp_path: Path) -> None:
     own = write_jsonl(tmp_path / "own.jsonl", [{**row, "negatives": ["It."]} for row in PASSAGES])
-    assert load(Path(own), hard_negatives=1)[0]["negative_1"][:] == ["It."] * 2
+    assert load(own, hard_negatives=1)[0]["negative_1"][:] == ["It."] * 2
     with pytest.raises(ValueError, match="--model"):
         load(questions, hard_negatives=2)
-    mined: list[str] = []
-
-    def mine(rows: Any, model: str, count: int) -> Any:
-        mined.append(model)
-        return rows.add_column("negative_1", [f"wrong {len(mined)}"] * len(rows))
-
-    monkeypatch.setattr(data_module, "mine_negatives", mine)
-    for resume, expected in ((False, "wrong 1"), (True, "wrong 1"), (False, "wrong 2")):
-        assert load(questions, model="m", resume=resume, hard_negatives=2)[0][0]["negative_1"] == expected
-    assert mined == ["m", "m"]
-
-
-def test_mined_negatives_are_passages_of_other_questions(tmp_path: Path) -> None:
-    tiny.static().save(str(tmp_path / "model"))
-    texts = tiny.texts(60)["sentence"][:]
-    rows = {"query": texts[:30], "positive": texts[30:], "language": ["en"] * 30}
-    found = data_module.mine_negatives(data_module.Dataset.from_dict(rows), str(tmp_path / "model"), 1)
-    assert len(found) and all(row["negative_1"] != row["positive"] for row in found)
-    assert set(found["negative_1"]) <= set(texts[30:]) and set(found["language"]) == {"en"}
+    texts, model = tiny.texts(60)["sentence"][:], str(tmp_path / "model")
+    rows = [{"query": query, "positive": passage} for query, passage in zip(texts[:30], texts[30:], strict=True)]
+    source = write_jsonl(tmp_path / "many.jsonl", rows)
+    tiny.static().save(model)
+    mined, _ = load(source, model=model, hard_negatives=1)
+    assert len(mined) and all(row["negative_1"] != row["positive"] for row in mined)
+    assert set(mined["negative_1"]) <= set(texts[30:]) and set(mined["language"]) == {"en"}
+    shutil.rmtree(model)
+    assert load(source, model=model, hard_negatives=1, resume=True)[0].to_list() == mined.to_list()
+    with pytest.raises(OSError, match="model"):  # mined anew
+        load(source, model=model, hard_negatives=1)
 
 
 def test_some_questions_and_pairs_are_held_out_or_excluded(tmp_path: Path, questions: Path) -> None:
     many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
-    source = Path(write_jsonl(tmp_path / "many.jsonl", many))
+    source = write_jsonl(tmp_path / "many.jsonl", many)
     rest, evaluator = load(source, evaluation_questions=10, hard_negatives=1)
     assert len(rest) == 190 and len(evaluator.queries) == 10
     assert len(evaluator.corpus) == 11 and not set(evaluator.queries) & set(rest["query"])

@@ -58,25 +58,20 @@ def test_masked_words_of_a_checkpoint_without_a_head(
     assert resumed is not None and not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
 
 
-def test_encoders_from_scratch(tmp_path: Path) -> None:
-    static = load(tmp_path, TEXTS, from_scratch="static", vocabulary=100, features=12)
-    assert static.get_embedding_dimension() == 12
-    transformer = load(tmp_path, TEXTS, from_scratch="tiny", vocabulary=100, max_seq_length=9)
+def test_encoders_from_scratch_with_the_tokenizer_of_a_resumed_run(tmp_path: Path) -> None:
+    transformer = load(tmp_path / "other", TEXTS, from_scratch="tiny", vocabulary=100, max_seq_length=9)
     assert transformer.max_seq_length == 9 and transformer.tokenizer.mask_token == "<mask>"
-    assert [path.name for path in tmp_path.iterdir()] == ["tokenizer"]
-
-
-def test_the_tokenizer_of_a_checkpoint_is_taken_by_a_resumed_run_alone(tmp_path: Path) -> None:
-    options = {"from_scratch": "static", "vocabulary": 100, "features": 4}
+    options = {"from_scratch": "static", "vocabulary": 100, "features": 12}
     with pytest.raises(ValueError, match="texts"):
-        load(tmp_path, [], **options)
-    assert not list(tmp_path.iterdir())
-    first = load(tmp_path, TEXTS, **options).tokenizer.get_vocab()
+        load(tmp_path / "run", [], **options)
+    static = load(tmp_path / "run", TEXTS, **options)
+    assert static.get_embedding_dimension() == 12
     # Killed before its first checkpoint: nothing of it is left in the next run.
-    assert load(tmp_path, [source(en=(5, 9))], resume=True, **options).tokenizer.get_vocab() != first
-    first = load(tmp_path, TEXTS, **options).tokenizer.get_vocab()
-    add_checkpoint(tmp_path)
-    assert load(tmp_path, [], resume=True, **options).tokenizer.get_vocab() == first
+    other = load(tmp_path / "run", [source(en=(5, 9))], resume=True, **options).tokenizer.get_vocab()
+    assert other != static.tokenizer.get_vocab()
+    add_checkpoint(tmp_path / "run")
+    assert load(tmp_path / "run", [], resume=True, **options).tokenizer.get_vocab() == other
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"tokenizer", "checkpoint-1"}
 
 
 def test_a_checkpoint_of_either_kind(tmp_path: Path) -> None:

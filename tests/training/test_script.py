@@ -37,24 +37,21 @@ def equal(one: SentenceTransformer, other: SentenceTransformer) -> bool:
     return all(torch.equal(tensor, other.state_dict()[name]) for name, tensor in one.state_dict().items())
 
 
-def test_a_folder_is_not_trained_in_twice(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint-2").mkdir()
-    with pytest.raises(FileExistsError, match="checkpoints"):
+def test_a_run_in_use_one_that_is_finished_and_one_that_stopped_at_its_end(tmp_path: Path) -> None:
+    with FileLock(tmp_path / ".lock") as lock, pytest.raises(OSError, match=str(lock.lock_file)):
         Run(arguments(tmp_path))
-    Run(arguments(tmp_path, resume=True))
-    assert (tmp_path / "checkpoint-2").is_dir()
-    with FileLock(tmp_path / "other" / ".lock") as lock, pytest.raises(OSError, match=str(lock.lock_file)):
-        Run(arguments(tmp_path / "other"))
-
-
-def test_a_run_stopped_after_its_last_step_gives_the_same_model(tmp_path: Path) -> None:
     steps = {"max_steps": 2, "save_steps": 1, "keep_trained": 0.5}
     _, model = run_of(tmp_path, **steps)
     with pytest.raises(SystemExit, match="0"):  # it is finished
-        run_of(tmp_path, resume=True)
+        run_of(tmp_path, **steps, resume=True)
     (tmp_path / "results.json").unlink()
+    with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
+        run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
     results, again = run_of(tmp_path, **steps, resume=True)
     assert results["steps"] == 2 and results["tokens"] > 0 and equal(model, again)
+    (tmp_path / "results.json").unlink()
+    told = str(tmp_path / "checkpoint-1")
+    assert run_of(tmp_path, **steps, resume_from_checkpoint=told, weight_decay=0.5)[0]["steps"] == 2
 
 
 @pytest.mark.parametrize("resumes", [True, False])
@@ -74,16 +71,6 @@ def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="NaN or infinite|nan"):
         run_of(tmp_path, learning_rate=1e38, save_strategy="no", max_steps=1, warmup_steps=0)
     assert not (tmp_path / "model").exists()
-
-
-def test_other_options_are_refused_when_resuming_unless_told(tmp_path: Path) -> None:
-    steps = {"max_steps": 2, "save_steps": 1}
-    run_of(tmp_path, **steps)
-    (tmp_path / "results.json").unlink()
-    with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
-        run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
-    told = str(tmp_path / "checkpoint-1")
-    assert run_of(tmp_path, **steps, resume_from_checkpoint=told, weight_decay=0.5)[0]["steps"] == 2
 
 
 class Dice(SentenceEvaluator):
@@ -129,13 +116,11 @@ def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monk
 
 def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
     file = tmp_path / "options.yml"
-    file.write_text(f"output_dir: {tmp_path}\nuse_cpu: true\nlearning_rate: 3e-5\n")  # a number, without a dot too
-    words = [str(file), "--per-device-train-batch-size", "7", "--learning_rate_mapping", '{"head": 0.1}']
-    (args,) = parse([TrainingArguments], words)
-    assert (args.per_device_train_batch_size, args.learning_rate, args.max_steps) == (7, 3e-5, 10_000)
-    assert args.learning_rate_mapping == {"head": 0.1}
-    (args,) = parse([TrainingArguments], [*words, "--num_train_epochs", "2"])
-    assert args.max_steps == -1, "epochs replace steps"
+    file.write_text("use_cpu: true\nlearning_rate: 3e-5\n")  # a number, without a dot too
+    words = [str(file), "--output_dir", str(tmp_path), "--learning_rate_mapping", '{"head": 0.1}']
+    for further, steps in (([], 10_000), (["--num_train_epochs", "2"], -1)):  # epochs replace steps
+        (args,) = parse([TrainingArguments], [*words, *further])
+        assert (args.learning_rate, args.learning_rate_mapping, args.max_steps) == (3e-5, {"head": 0.1}, steps)
 
 
 def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
