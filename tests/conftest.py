@@ -38,10 +38,11 @@ def repository() -> Path:
     return REPOSITORY
 
 
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of real text; the test is skipped where there is none."""
-    folder = Path(os.environ.get("XLRET_DATA", REPOSITORY.parent / "shared" / "data"))
+@pytest.fixture
+def real_data(request: pytest.FixtureRequest) -> Path:
+    """The folder of real text that the mark of a test names; the test is skipped where there is none."""
+    (mark,) = request.node.iter_markers("real_data")
+    folder = Path(os.environ.get("XLRET_DATA", REPOSITORY.parent / "shared" / "data"), *mark.args)
     if not folder.is_dir():
         pytest.skip(f"needs real text: set XLRET_DATA to its folder ({folder} does not exist)")
     return folder

@@ -88,10 +88,10 @@ def word_rows(count: int = 6) -> list[dict]:
     return rows
 
 
-def word_tokenizer() -> PreTrainedTokenizerFast:
+def word_tokenizer(words: list[str] = WORDS) -> PreTrainedTokenizerFast:
     """A token for each word, and two special ones around a text."""
     specials = ["<s>", "</s>", "<unk>", "<pad>"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*specials, *WORDS])}, "<unk>"))
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*specials, *words])}, "<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 1)])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")

@@ -53,12 +53,9 @@ def test_an_answer_between_sentences_has_no_candidate(tmp_path) -> None:
     assert sorted(data.qrels["fr-q1"]) == ["de-00-0-0", "fr-00-0-0"]
 
 
-@pytest.mark.real_data
+@pytest.mark.real_data("xquad_r")
 def test_the_real_files_have_the_published_counts(real_data) -> None:
-    folder = real_data / "xquad_r"
-    if not folder.is_dir():
-        pytest.skip(f"needs XQuAD-R: {folder} does not exist")
-    data = read_lareqa(folder)
+    data = read_lareqa(real_data)
     assert (len(data.corpus), len(data.judged)) == (13_014, 13_090)
     assert {len(rows) for rows in data.relevant} == {11} == {len(data.corpus.unique("language"))}
 

@@ -1,9 +1,16 @@
+"""Results beside published rows, and what is drawn."""
+
 from __future__ import annotations
 
+import os
+import sys
+from typing import Any
+
+import numpy as np
 import pytest
 
-from st_xlret.evaluation import BENCHMARKS, BenchmarkResult, macro_average, published_rows, report, results_table
-from st_xlret.evaluation.tables import NOT_COMPARABLE
+from st_xlret.evaluation import BENCHMARKS, BenchmarkResult, macro_average, tables
+from st_xlret.evaluation.tables import NOT_COMPARABLE, published_rows, report, results_table
 
 LANGUAGES = {"tatoeba": 14, "mrtydi": 11, "xor-retrieve": 7, "lareqa": 11, "mewsli-x": 11, "bucc": 4, "xnli": 15}
 # As printed: these averages are not the means of their rows.
@@ -74,12 +81,56 @@ def test_of_xor_retrieve_and_bucc_the_split_and_the_threshold_decide() -> None:
     # Given the test set's answers, the rows of the paper that says so are comparable.
     not_said = {"CCP paper, Table 4", "MSM paper, Table 15"}
     assert marked(text("xor-retrieve", "ar ru", split="test")) == not_said
-    assert marked(text("xor-retrieve", "ar ru", split="dev")) == not_said | {
-        "MSM paper, Table 3",
-        "MSM paper, Table 10",
-    }
+    others = {"MSM paper, Table 3", "MSM paper, Table 10"}
+    assert marked(text("xor-retrieve", "ar ru", split="dev")) == not_said | others
     assert "published" not in text("xor-retrieve", "xx", split="dev")
     setting = {"split": "training", "threshold": "best F1 on the sample split"}
     for changes in ({}, {"split": "test"}, {"threshold": "another"}):
-        tables = marked(text("bucc", "de fr ru zh", **{**setting, **changes}))
-        assert any(table.startswith("ML-CTL paper") for table in tables) == bool(changes)
+        rows = marked(text("bucc", "de fr ru zh", **{**setting, **changes}))
+        assert any(row.startswith("ML-CTL paper") for row in rows) == bool(changes)
+
+
+@pytest.fixture
+def figures(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that are drawn."""
+    pytest.importorskip("matplotlib")
+    drawn, new_figure = list[Any](), tables.new_figure
+    monkeypatch.setattr(tables, "new_figure", lambda *size: drawn.append(new_figure(*size)) or drawn[-1])
+    return drawn
+
+
+def test_a_panel_for_the_losses_and_one_for_the_scores(tmp_path, figures, monkeypatch, caplog) -> None:
+    history: list[dict[str, Any]] = [
+        {"step": 5, "loss": 2.0, "loss_ccp": 2.5, "loss_pairs": 1.5},
+        {"step": 10, "loss": 1.0, "loss_ccp": 1.2},
+        {"step": 10, "eval_pairs_average_accuracy": 0.4, "eval_pairs_fr_accuracy": 0.4},
+        {"step": 10, "train_runtime": 3.0},
+    ]
+    path = tables.plot_training(history, tmp_path / "training.png")
+    assert path == tmp_path / "training.png" and path.read_bytes().startswith(b"\x89PNG")
+    losses, scores = figures[0].axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in losses.lines}
+    assert lines == {"ccp": [[5, 2.5], [10, 1.2]], "pairs": [[5, 1.5]]}
+    assert [line.get_label() for line in scores.lines] == ["pairs_average_accuracy"]
+    assert tables.plot_training(history[3:], tmp_path / "nothing.png") is None
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert tables.plot_training(history, tmp_path / "none.png") is None and os.listdir(tmp_path) == ["training.png"]
+    assert "none.png" in caplog.text and "st-xlret[plots]" in caplog.text
+
+
+def test_a_heat_map_of_many_languages_is_no_larger(tmp_path, figures, monkeypatch) -> None:
+    monkeypatch.setattr(tables, "save_figure", lambda *_: None)  # which takes seconds
+    for count in (3, 41, 121):
+        tables.plot_language_bias([f"l{number}" for number in range(count)], np.eye(count), tmp_path / "bias.png")
+    few, some, many = figures
+    assert many.get_size_inches().tolist() == some.get_size_inches().tolist() > few.get_size_inches().tolist()
+    assert (len(few.axes[0].texts), len(many.axes[0].texts)) == (3, 0)
+    assert [label.get_text() for label in many.axes[0].get_yticklabels()] == [f"l{row}" for row in range(0, 121, 3)]
+
+
+def test_a_point_for_each_strength(tmp_path, figures) -> None:
+    row = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
+    tables.plot_strengths([row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png")
+    (axis,) = figures[0].axes
+    assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
+    assert [text.get_text() for text in axis.texts] == ["0", "1"]

@@ -64,12 +64,9 @@ def test_hub_rows_are_grouped_by_language(monkeypatch) -> None:
         load_tatoeba(None, ["fr"])
 
 
-@pytest.mark.real_data
+@pytest.mark.real_data("tatoeba", "v1")
 def test_the_real_test_set_has_112_languages(real_data) -> None:
-    folder = real_data / "tatoeba" / "v1"
-    if not folder.is_dir():
-        pytest.skip(f"needs the Tatoeba test set in {folder}")
-    pairs = load_tatoeba(folder)
+    pairs = load_tatoeba(real_data)
     assert sorted(pairs) == sorted(tatoeba_language(code) for code in ALL_CODES)
     assert sum(len(texts) for texts, _ in pairs.values()) == 88_877 and len(pairs["fr"][0]) == 1_000
 
