@@ -14,7 +14,7 @@ from torch import Tensor
 from st_xlret.batches import CrossLingualDataCollator
 from st_xlret.batches.collator import text_to_id
 from st_xlret.languages import language_to_id
-from st_xlret.losses import SimilarityDistillationLoss
+from st_xlret.losses import MSMLoss, SimilarityDistillationLoss
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")
@@ -24,6 +24,12 @@ QUESTION_COLUMNS = ("query", "positive", "negative_1")
 def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
     """Distillation of 8 vectors."""
     return SimilarityDistillationLoss(model, torch.eye(8, model.get_embedding_dimension()), **options)
+
+
+def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
+    """Masked sentences with networks that are the same each time."""
+    torch.manual_seed(1)
+    return MSMLoss(model, {"dropout": dropout}, **options)
 
 
 def block_features(

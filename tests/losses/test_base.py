@@ -128,17 +128,6 @@ def test_batches_and_modules_are_changed_by_mappings() -> None:
     assert len(MSMLoss(MODEL, {"layers": 1, "max_sentences": 7}).document_encoder.layers) == 1
 
 
-def test_owned_state_is_restored_and_the_encoder_left_alone() -> None:
-    first, second = CCPLoss(tiny.static(seed=0), bank_size=8), CCPLoss(tiny.static(seed=1), bank_size=8)
-    embedding = second.model[0].embedding.weight.clone()
-    second.load_owned_state(first.owned_state())
-    assert all(torch.equal(t, first.owned_state()[name]) for name, t in second.owned_state().items())
-    assert torch.equal(second.model[0].embedding.weight, embedding)
-    for other, named in ((CCPLoss(MODEL, bank_size=0), "bank.keys"), (words(MODEL), "contextual_encoder")):
-        with pytest.raises(RuntimeError, match=named):
-            other.load_owned_state(first.owned_state())
-
-
 @pytest.mark.parametrize(
     ("build", "dataset", "named"),
     [
@@ -160,20 +149,23 @@ def test_metadata_that_the_hosts_collator_takes_for_texts(
         SentenceTransformerTrainer(model=loss.model, args=args, train_dataset=dataset, loss=loss).train()
 
 
-def test_a_forgotten_callback_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forgotten_callback_and_a_batch_that_teaches_nothing_are_said_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     columns = [tiny.features(MODEL, tiny.window_rows(4))]
+    of_one_document = [tiny.features(MODEL, tiny.window_rows(1) * 2)]
     loss, kept = CCPLoss(MODEL), CCPLoss(MODEL)
     kept.state_is_kept = True
     with caplog.at_level(logging.WARNING):
         with torch.no_grad():
-            loss(columns)
-        loss.eval()(columns)
+            loss(of_one_document)
+        loss.eval()(of_one_document)
         kept(columns)
         SemanticContrastiveLoss(MODEL)([MODEL.preprocess(["sun", "moon"])] * 2)
         assert not caplog.text
         for _ in range(2):
-            loss.train()(columns)
-    assert caplog.text.count("LossStateCallback(loss)") == 1
+            loss.train()(of_one_document)
+    assert caplog.text.count("LossStateCallback(loss)") == caplog.text.count("CCPLoss teaches nothing") == 1
     monkeypatch.setattr("st_xlret.losses.base.get_world_size", lambda: 2)
     with pytest.raises(ValueError, match="LossStateCallback"):
         CCPLoss(MODEL)(columns)

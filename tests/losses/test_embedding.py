@@ -7,19 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.losses import MSMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss
+from st_xlret.losses import RetrievalContrastiveLoss, SemanticContrastiveLoss
 from st_xlret.losses.embedding import embed, take_texts, translation_groups
-from st_xlret.modules import DocumentEncoder, transformer_encoder
+from st_xlret.modules import transformer_encoder
 from tests import tiny
-from tests.losses.batches import block_features, columns, taught
-
-
-def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
-    torch.manual_seed(1)
-    return MSMLoss(model, DocumentEncoder(32, dropout=dropout), **options)
+from tests.losses.batches import block_features, columns, msm, taught
 
 
 def gradients(loss: torch.nn.Module) -> dict[str, Tensor]:

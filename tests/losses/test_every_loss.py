@@ -23,7 +23,7 @@ from st_xlret.losses import (
 )
 from st_xlret.modules import ContextualEncoder
 from tests import tiny
-from tests.losses.batches import block_features, columns, rows_with_others, taught
+from tests.losses.batches import block_features, columns, msm, rows_with_others, taught
 
 Columns = list[dict[str, Any]]
 
@@ -38,10 +38,6 @@ def with_others(model: SentenceTransformer) -> Columns:
 
 def windows(model: SentenceTransformer) -> Columns:
     return [tiny.features(model, tiny.window_rows(4))]
-
-
-def msm(model: SentenceTransformer, **options: Any) -> MSMLoss:
-    return MSMLoss(model, {"dropout": 0.0}, **options)
 
 
 LOSSES: dict[str, tuple[Callable[..., CrossLingualLoss], Callable[[Any], Columns]]] = {
@@ -89,20 +85,6 @@ def test_all_parameters_are_trained_and_an_evaluation_changes_nothing(name: str)
         # What training fills (banks, statistics, steps) is not read: equal weights, equal losses.
         assert computed(loss, batch) == computed(loss, batch) == untrained
     assert all(torch.equal(tensor, before[key]) for key, tensor in loss.owned_state().items())
-
-
-def test_a_batch_that_teaches_nothing_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    model = tiny.static()
-    loss, one = CCPLoss(model, bank_size=8), tiny.window_rows(1) * 3
-    batch = [tiny.features(model, [one[i % 2] for i in (0, 0, 1, 1)])]
-    other = [tiny.features(model, tiny.window_rows(2))]
-    with torch.no_grad():
-        loss(batch)
-    CCPLoss(model)(other)
-    assert "teaches nothing" not in caplog.text
-    for _ in range(2):
-        assert loss(batch) == 0
-    assert caplog.text.count("CCPLoss teaches nothing") == 1
 
 
 @pytest.mark.parametrize("kind", ["autocast", "bfloat16", "float16"])

@@ -14,7 +14,7 @@ from st_xlret.losses import MaskedLMLoss, MSMLoss
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
 from tests.functional.oracles import naive_masked_sentence_loss, naive_predictions
-from tests.losses.batches import EN, FR, block_features
+from tests.losses.batches import EN, FR, block_features, msm
 
 LENGTHS = (3, 2, 4, 1)
 TEXTS = [tiny.sentence(random.Random(i), 4) for i in range(10)]
@@ -23,11 +23,6 @@ TEXTS = [tiny.sentence(random.Random(i), 4) for i in range(10)]
 @pytest.fixture
 def model() -> SentenceTransformer:
     return tiny.static()
-
-
-def msm(model: SentenceTransformer, **options: Any) -> MSMLoss:
-    torch.manual_seed(1)
-    return MSMLoss(model, DocumentEncoder(8, heads=2, max_sentences=5, dropout=0.0), **options)
 
 
 def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:

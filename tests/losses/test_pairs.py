@@ -11,13 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import Tensor
 
-from st_xlret.functional import (
-    cz_nce_loss,
-    info_nce_loss,
-    language_contrastive_loss,
-    retrieval_contrastive_loss,
-    similarity_distillation_loss,
-)
+from st_xlret import functional as f
 from st_xlret.losses import (
     CZNCELoss,
     LangContrastiveLoss,
@@ -29,9 +23,9 @@ from st_xlret.losses import (
 from st_xlret.modules import ContextualEncoder, first_last_encoder
 from tests import tiny
 from tests.functional.oracles import naive_distillation
-from tests.losses.batches import QUESTION_COLUMNS, columns, question_rows, rows_with_others, two_encoders
+from tests.losses.batches import columns, rows_with_others, two_encoders
 
-OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
+OBJECTIVES = {"cz_nce": f.cz_nce_loss, "info_nce": f.info_nce_loss}
 NAMES = ("source", "target", "other")
 TO_DOCUMENT = {"source": "document", "target": "document"}
 WORDS = tiny.word_rows()
@@ -39,7 +33,7 @@ PLAIN = [{k: v for k, v in row.items() if not k.endswith(("_start", "_end", "_wo
 
 
 def retrieval(q: Tensor, *passages: Tensor, **options: Any) -> Tensor:
-    return retrieval_contrastive_loss(q, torch.cat(passages), **options)
+    return f.retrieval_contrastive_loss(q, torch.cat(passages), **options)
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
@@ -47,11 +41,11 @@ def retrieval(q: Tensor, *passages: Tensor, **options: Any) -> Tensor:
     ("kind", "options", "equation", "count"),
     [
         *((CZNCELoss, {"objective": name, "temperature": 0.1}, OBJECTIVES[name], 2) for name in OBJECTIVES),
-        (SemanticContrastiveLoss, {"temperature": 0.1}, info_nce_loss, 2),
+        (SemanticContrastiveLoss, {"temperature": 0.1}, f.info_nce_loss, 2),
         (RetrievalContrastiveLoss, {"temperature": 0.1}, retrieval, 3),
         (RetrievalContrastiveLoss, {"temperature": 1.0, "similarity": "dot"}, partial(retrieval, normalize=False), 2),
-        (LangContrastiveLoss, {}, language_contrastive_loss, 2),
-        *((LangContrastiveLoss, {"reduction": way}, language_contrastive_loss, 3) for way in ("sum", "paper")),
+        (LangContrastiveLoss, {}, f.language_contrastive_loss, 2),
+        *((LangContrastiveLoss, {"reduction": way}, f.language_contrastive_loss, 3) for way in ("sum", "paper")),
     ],
 )
 def test_equals_the_equation_over_the_encoder(make: Any, kind: Any, options: Any, equation: Any, count: int) -> None:
@@ -62,24 +56,27 @@ def test_equals_the_equation_over_the_encoder(make: Any, kind: Any, options: Any
     torch.testing.assert_close(loss, 3 * expected)
 
 
-@pytest.mark.parametrize(("kind", "equation"), [(SemanticContrastiveLoss, info_nce_loss), (CZNCELoss, cz_nce_loss)])
-def test_pairs_that_share_a_text_are_no_negatives(kind: Any, equation: Any) -> None:
+GROUPS, QUERIES = torch.tensor([0, 1, 2, 1, 4, 5]), torch.tensor([0, 1, 2, 3, 0, 5])
+
+
+@pytest.mark.parametrize(
+    ("kind", "equation", "tags"),
+    [
+        (SemanticContrastiveLoss, f.info_nce_loss, {"text": GROUPS.repeat(2)}),
+        (CZNCELoss, f.cz_nce_loss, {"text": GROUPS.repeat(2)}),
+        (RetrievalContrastiveLoss, f.retrieval_contrastive_loss, {"query_text": QUERIES, "passage_text": GROUPS}),
+    ],
+)
+def test_pairs_that_share_a_text_are_no_negatives(kind: Any, equation: Any, tags: Any) -> None:
+    """Of pairs 1 and 3, which share their target, no text is a negative of another; so it is of equal questions."""
     model, rows = tiny.static(), rows_with_others()
     rows[3]["target"] = rows[1]["target"]
+    if kind is RetrievalContrastiveLoss:
+        rows[4]["source"] = rows[0]["source"]
     source, target = (model(features)["sentence_embedding"] for features in columns(model, rows))
-    # Rows 1 and 3 share their target: none of their four texts is a negative of another.
-    group = torch.tensor([0, 1, 2, 1, 4, 5] * 2)
-    torch.testing.assert_close(kind(model)(columns(model, rows)), equation(source, target, text=group))
+    torch.testing.assert_close(kind(model)(columns(model, rows)), equation(source, target, **tags))
     untagged = [{k: v for k, v in column.items() if k != "text_id"} for column in columns(model, rows)]
     torch.testing.assert_close(kind(model)(untagged), equation(source, target))
-
-
-def test_questions_about_one_paragraph_are_no_negatives_of_each_other() -> None:
-    model, rows = tiny.static(), question_rows()
-    rows[2]["positive"] = rows[0]["positive"]
-    vectors = [model(features)["sentence_embedding"] for features in columns(model, rows, QUESTION_COLUMNS)]
-    expected = retrieval(*vectors, passage_text=torch.tensor([0, 1, 0, *range(3, 10)]))
-    torch.testing.assert_close(RetrievalContrastiveLoss(model)(columns(model, rows, QUESTION_COLUMNS)), expected)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -155,7 +152,7 @@ def test_distillation_equals_its_equation_with_the_whole_teacher_as_the_bank(mak
     options: Any = {"temperature": 0.1, "cosine_weight": 2.0}
     value = SimilarityDistillationLoss(model, vectors, weight=3.0, **options)([model.preprocess(TEXTS)], LABELS)
     student = model(model.preprocess(TEXTS))["sentence_embedding"]
-    torch.testing.assert_close(value, 3 * similarity_distillation_loss(student, vectors[LABELS], vectors, **options))
+    torch.testing.assert_close(value, 3 * f.similarity_distillation_loss(student, vectors[LABELS], vectors, **options))
     half = SimilarityDistillationLoss(model, vectors.half(), weight=3.0, **options)
     torch.testing.assert_close(half([model.preprocess(TEXTS)], LABELS), value, rtol=1e-2, atol=1e-2)
 
