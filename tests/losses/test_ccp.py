@@ -13,6 +13,7 @@ from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses import CCPLoss
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from tests import tiny
+from tests.losses.batches import EN, FR
 
 
 @pytest.mark.parametrize(("make", "mini_batch_size"), [(tiny.static, None), (tiny.transformer, 3)])
@@ -78,3 +79,20 @@ def test_what_is_no_window_is_refused() -> None:
         with pytest.raises(ValueError, match=named):
             loss(columns)
     assert loss.bank is not None and not len(loss.bank)
+
+
+def test_the_label_is_the_language_of_a_window() -> None:
+    model = tiny.static()
+    columns = [model.preprocess(["sun", "moon", "star", "wolf"]), model.preprocess(["rain", "wind", "snow", "tree"])]
+    loss = CCPLoss(model, bank_size=8)
+    languages = torch.tensor([EN, EN, FR, FR])
+    start = {name: tensor.clone() for name, tensor in loss.owned_state().items()}
+    expected = loss([{**features, "language_id": languages} for features in columns])
+    loss.load_owned_state(start)
+    assert loss(columns, languages) == expected
+    loss.load_owned_state(start)
+    assert loss(columns, torch.tensor([EN] * 4)) != expected
+    with pytest.raises(ValueError, match="language_id"):
+        loss(columns, torch.tensor([0.5] * 4))
+    with pytest.raises(ValueError, match="2 is not the id of a language"):
+        loss(columns, torch.tensor([2, 2, 2, 2]))  # of NLI

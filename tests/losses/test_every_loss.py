@@ -1,14 +1,17 @@
-"""Of every loss: what it remembers, what it trains, 16 bits, and what it says to what does not fit."""
+"""Of every loss: what it remembers and trains, 16 bits, `model.fit`, and what it says to what does not fit."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import InputExample, SentenceTransformer
+from torch.utils.data import DataLoader
 
 from st_xlret.losses import (
     CCPLoss,
@@ -23,7 +26,7 @@ from st_xlret.losses import (
 )
 from st_xlret.modules import ContextualEncoder
 from tests import tiny
-from tests.losses.batches import block_features, columns, msm, rows_with_others, taught
+from tests.losses.batches import EN, FR, block_features, columns, msm, rows_with_others, taught
 
 Columns = list[dict[str, Any]]
 
@@ -131,3 +134,44 @@ def test_the_padded_layout_is_kept() -> None:
         model[0].unpad_inputs = True
         LOSSES[name][0](model)
         assert model[0].unpad_inputs is False
+
+
+@pytest.mark.parametrize(
+    ("build", "texts", "labels"),
+    [
+        (CCPLoss, 2, [EN, FR]),
+        (lambda model: MSMLoss(model, cross_language_negatives=True), 4, list(range(7, 19))),
+        (SemanticContrastiveLoss, 2, [1]),
+        (RetrievalContrastiveLoss, 3, [1]),
+        (MaskedLMLoss, 2, [1]),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fit_trains_without_a_collator_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Callable[[Any], Any], texts: int, labels: list[int]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the host writes "checkpoints"
+    model, dice = (tiny.static if build is SemanticContrastiveLoss else tiny.transformer)(), random.Random(0)
+    rows = [[tiny.sentence(dice) for _ in range(texts)] for _ in range(12)]
+    examples = [InputExample(texts=row, label=labels[i % len(labels)]) for i, row in enumerate(rows)]
+    before = [p.detach().clone() for p in model.parameters()]
+    objective: Any = (DataLoader(examples, shuffle=True, batch_size=4), build(model))  # type: ignore[arg-type]
+    model.fit([objective], optimizer_params={"lr": 1e-2}, warmup_steps=0, show_progress_bar=False)
+    assert all(p.isfinite().all() for p in model.parameters())
+    assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "texts"),
+    [("msm", {}, 10), ("msm", {"mini_batch_size": 4}, 4), ("cz_nce", {"mlm_weight": 0.25}, 12)],
+)
+def test_a_masked_language_model_is_added(name: str, options: dict[str, Any], texts: int) -> None:
+    model, read = tiny.transformer(), list[dict[str, Any]]()
+    mlm = MaskedLMLoss(model, seed=0)
+    mlm.register_forward_pre_hook(lambda module, inputs: read.extend(inputs[0]))
+    make, batch = LOSSES[name]
+    parts = make(model, mlm=mlm, **options)(batch(model))
+    assert list(parts) == [name, "mlm"] and [len(column["input_ids"]) for column in read] == [texts]
+    mlm.steps.zero_()
+    torch.testing.assert_close(parts[name], make(model, **options)(batch(model)))
+    torch.testing.assert_close(parts["mlm"], options.get("mlm_weight", 1.0) * mlm(read[:1]))

@@ -10,7 +10,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.losses import MaskedLMLoss, MSMLoss
+from st_xlret.batches.collator import text_to_id
+from st_xlret.losses import MSMLoss
 from st_xlret.modules import DocumentEncoder
 from tests import tiny
 from tests.functional.oracles import naive_masked_sentence_loss, naive_predictions
@@ -115,17 +116,21 @@ def test_bad_batches(model: SentenceTransformer) -> None:
     assert not loss.steps
 
 
-@pytest.mark.parametrize("mini_batch_size", [None, 4])
-def test_a_masked_language_model_is_added(mini_batch_size: int | None) -> None:
-    model = tiny.transformer()
-    mlm = MaskedLMLoss(model, seed=0)
-    loss = MSMLoss(model, DocumentEncoder(32, dropout=0.0), mini_batch_size=mini_batch_size, mlm=mlm)
-    features, read = block_features(model), list[dict[str, Tensor]]()
-    mlm.register_forward_pre_hook(lambda module, inputs: read.extend(inputs[0]))
-    parts = loss([dict(features)])
-    assert list(parts) == ["msm", "mlm"] and len(read[0]["input_ids"]) == (mini_batch_size or 10)
-    loss.steps.zero_()
-    mlm.steps.zero_()
-    loss.mlm = None
-    torch.testing.assert_close(parts["msm"], loss([dict(features)]))
-    torch.testing.assert_close(parts["mlm"], mlm([read[0]]))
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_a_row_of_texts_is_a_block(make: Any) -> None:
+    """The same as one column of its sentences; empty texts are padding; the label is the document."""
+    model = make()
+    blocks = [["sun", "moon rain", "star"], ["wolf", "bear", ""], ["", "tree leaf", "root"]]
+    loss = MSMLoss(model, document_encoder={"dropout": 0.0}, cross_language_negatives=True).double()
+    columns = [model.preprocess([block[place] for block in blocks]) for place in range(3)]
+    rows = [(text, block, place) for block, texts in enumerate(blocks) for place, text in enumerate(texts) if text]
+    one = model.preprocess([text for text, _, _ in rows])
+    one["block_id"] = torch.tensor([block for _, block, _ in rows])
+    one["sentence_position"] = torch.tensor([place for _, _, place in rows])
+    documents = torch.tensor([5, 6, 6])
+    tagged = [{**c, "text_id": torch.tensor([text_to_id(b[i]) for b in blocks])} for i, c in enumerate(columns)]
+    for features, labels in ((tagged, None), (columns, documents)):
+        one["document_id"] = one["block_id"] if labels is None else labels[one["block_id"]]
+        torch.testing.assert_close(loss([dict(c) for c in features], labels), loss([dict(one)]))
+    with pytest.raises(ValueError, match="document 5"):
+        loss(columns, torch.tensor([5, 5, 5]))

@@ -15,7 +15,6 @@ from st_xlret import functional as f
 from st_xlret.losses import (
     CZNCELoss,
     LangContrastiveLoss,
-    MaskedLMLoss,
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
@@ -106,16 +105,6 @@ def test_another_word_of_the_same_sentences_is_a_negative_and_the_same_word_is_n
     for rows in (PLAIN, half):
         with pytest.raises(ValueError, match="word_start"):
             loss(columns(model, rows))
-
-
-def test_masked_words_are_added() -> None:
-    model = tiny.transformer()
-    mlm = MaskedLMLoss(model, seed=0)
-    parts = CZNCELoss(model, mlm=mlm, mlm_weight=0.25)(columns(model, WORDS))
-    mlm.steps.zero_()
-    assert list(parts) == ["cz_nce", "mlm"]
-    torch.testing.assert_close(parts["cz_nce"], CZNCELoss(model)(columns(model, PLAIN)))
-    torch.testing.assert_close(parts["mlm"], 0.25 * mlm(columns(model, WORDS)))
 
 
 @pytest.mark.parametrize(("default", "mapping"), [("document", {}), ("query", TO_DOCUMENT), (None, TO_DOCUMENT)])
