@@ -66,10 +66,9 @@ def changed(before: dict[str, Tensor], module: torch.nn.Module) -> list[str]:
 
 
 def arguments(folder: Path, **changed: Any) -> CrossLingualTrainingArguments:
-    options: dict[str, Any] = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "precision": "fp32"}
-    options |= {"report_to": "none", "disable_tqdm": True, "use_cpu": True}
-    options |= {"save_strategy": "no", "logging_strategy": "no"}
-    return CrossLingualTrainingArguments(output_dir=str(folder), **(options | changed))
+    options = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "precision": "fp32", "use_cpu": True}
+    options |= {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no"}
+    return CrossLingualTrainingArguments(output_dir=str(folder), **(options | changed))  # type: ignore[arg-type]
 
 
 def trainer_of(

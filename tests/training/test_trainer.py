@@ -142,26 +142,20 @@ def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path
 # Prompts and routes
 
 
-def test_columns_of_queries_take_the_encoder_of_queries_and_other_routes_are_left_to_the_user(tmp_path: Path) -> None:
-    model = with_two_encoders(tiny.static())
+def test_columns_of_queries_take_their_encoder_and_prompt_and_other_routes_are_left_to_the_user(tmp_path: Path) -> None:
+    model = with_two_encoders(tiny.transformer())
+    model.prompts = {"query": "sun ", "document": "", "passage": "moon "}
     for column in ("query", "anchor", "question_1"):
-        rows = Dataset.from_dict({column: ["sun"] * 4, "positive": ["moon"] * 4})
+        rows = Dataset.from_dict({column: ["bear"] * 4, "positive": ["fish"] * 4})
         trainer = CrossLingualTrainer(model, arguments(tmp_path), rows, loss=RetrievalContrastiveLoss(model))
         assert trainer.args.router_mapping == {column: "query", "positive": "document"}
+        batch = next(iter(trainer.get_train_dataloader()))
+        for name, text in ((column, "sun bear"), ("positive", "moon fish")):
+            assert batch[f"{name}_input_ids"][0].tolist() == tiny.tokenizer()(text)["input_ids"]
     router = Router({"fr": [tiny.static()[0]], "de": [tiny.static()[0]]}, default_route="fr")
     model = SentenceTransformer(modules=[router], device="cpu")
     with pytest.raises(ValueError, match="router_mapping"):
         CrossLingualTrainer(model, arguments(tmp_path), tiny.pairs(), loss=SemanticContrastiveLoss(model))
-
-
-def test_queries_and_documents_get_the_prompts_of_the_model(tmp_path: Path) -> None:
-    model = tiny.transformer()
-    model.prompts = {"query": "sun ", "document": "", "passage": "moon "}
-    rows = Dataset.from_dict({"query": ["bear"] * 4, "positive": ["fish"] * 4})
-    trainer = CrossLingualTrainer(model, arguments(tmp_path), rows, loss=RetrievalContrastiveLoss(model))
-    batch = next(iter(trainer.get_train_dataloader()))
-    for column, text in (("query", "sun bear"), ("positive", "moon fish")):
-        assert batch[f"{column}_input_ids"][0].tolist() == tiny.tokenizer()(text)["input_ids"]
 
 
 # One step on the sum of all losses
