@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from st_xlret.optional import load_public_name
+
 __version__ = "0.1.0"
 
 _NAMES = {
@@ -38,9 +40,7 @@ __all__ = [*sorted(_HOMES), "__version__", "functional"]  # noqa: PLE0604
 def __getattr__(name: str) -> Any:
     if name == "functional":
         return importlib.import_module("st_xlret.functional")
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'st_xlret' has no attribute {name!r}")
+    return load_public_name("st_xlret", _HOMES, name)
 
 
 def __dir__() -> list[str]:

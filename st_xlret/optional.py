@@ -1,4 +1,4 @@
-"""Libraries that only some functions need: imported on first use, with an error that says what to install."""
+"""What is imported on first use: public names, and libraries that only some functions need."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
     if find_spec(library) is None:
         raise ImportError(f'{library} is needed for {needed_for}: pip install "st-xlret[{extra}]"')
     return import_module(name)
+
+
+def load_public_name(package: str, homes: dict[str, str], name: str) -> Any:
+    """Import the module that has a public name of a package, and give what bears the name."""
+    if name not in homes:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return getattr(import_module(homes[name]), name)

@@ -5,8 +5,9 @@ Names load on first use: to apply a calibration of stored vectors needs no PyTor
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
+
+from st_xlret.optional import load_public_name
 
 _NAMES = {
     "bias": "LanguageBias measure measure_language_bias",
@@ -23,6 +24,4 @@ __all__ = sorted(_HOMES)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return load_public_name(__name__, _HOMES, name)

@@ -187,10 +187,10 @@ class VectorCalibration:
             recoloured = {role: step_maps.recolouring(each.covariances) for role, each in moments.items()}
         rotate = None
         if "rotate" in steps:
-            from st_xlret.calibration.rotation import rotations
+            from st_xlret.calibration.rotation import rotate_into_pivot
 
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
-            rotate = partial(rotations, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
+            rotate = partial(rotate_into_pivot, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
         of_queries = list(rows.get("query", codes))
         fit = _Fit(moments, codes, of_queries, tuple(steps), queries_only, formulas, recoloured, rotate)
         mapped = () if is_lsar else tuple(codes)  # lsar and then shift needs the language
@@ -199,8 +199,7 @@ class VectorCalibration:
 
     def at(self, strength: float) -> VectorCalibration:
         """The same calibration at another strength, in a moment; but a rotation is searched anew."""
-        if self._fit is None:
-            raise ValueError("a calibration that was loaded has one strength: fit it on vectors")
+        assert self._fit is not None, "a calibration that was loaded has one strength"
         document, query, notes = self._fit.maps(strength)
         return replace(self, document=document, query=query, notes=notes, strength=float(strength))
 

@@ -22,6 +22,7 @@ from st_xlret.calibration.choose import QUERIES, QUESTIONS, Comparison, fit_and_
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
+from st_xlret.data.rows import by_language as pairs_by_language
 from st_xlret.encoding import Role, embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export, load_model, pooled_rows
@@ -203,19 +204,12 @@ def embed_pairs(
     Pairs are what [`load_pairs`][st_xlret.load_pairs] returns; `how` is that of `embed_texts`. Returns language ->
     row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
     """
-    wanted = None if languages is None else set(languages)
-    sides: dict[str, tuple[list[str], list[str]]] = {}
-    for pair in pairs:
-        text_of = {pair["source_language"]: pair["source"], pair["target_language"]: pair["target"]}
-        in_pivot = text_of.pop(pivot, None)
-        for code, text in text_of.items():
-            if in_pivot is not None and (wanted is None or code in wanted):
-                sources, targets = sides.setdefault(code, ([], []))
-                sources.append(text)
-                targets.append(in_pivot)
-    if not sides:
+    sides = pairs_by_language(pairs, pivot)
+    wanted = set(sides if languages is None else languages) - {pivot}
+    texts = {code: sources + targets for code, (sources, targets) in sorted(sides.items()) if code in wanted}
+    if not texts:
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
-    rows = embed_texts(model, {code: sources + targets for code, (sources, targets) in sorted(sides.items())}, **how)
+    rows = embed_texts(model, texts, **how)
     return {code: (both[: len(both) // 2], both[len(both) // 2 :]) for code, both in rows.items()}
 
 

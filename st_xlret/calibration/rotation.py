@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ BATCH_SIZE, HIDDEN, DROPOUT, SMOOTHING = 32, 128, 0.1, 0.2
 RATE, ROTATION_RATE, DECAY, BETA = 0.1, 1.0, 0.95, 0.01
 
 
-def rotations(
+def rotate_into_pivot(
     rows: Mapping[str, NDArray[Any]],
     pivot: str,
     pairs: Mapping[str, tuple[NDArray[Any], NDArray[Any]]],
@@ -173,40 +173,40 @@ def unsupervised_rotation(
     generator = torch.Generator().manual_seed(seed)
     fit_source, held_source = _draw(source, generator)
     fit_target, held_target = _draw(target, generator)
+    whole, halves = (fit_source, fit_target), [(fit_source[half::2], fit_target[half::2]) for half in (0, 1)]
     unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=source.device)
 
     def criterion(rotation: Tensor) -> float:
         return mean_csls_criterion(held_source @ rotation.T.to(held_source), held_target)
 
-    def trained(half: int, step: int) -> Tensor:
-        epochs = adversarial_rotations(fit_source[half::step], fit_target[half::step], seed=seed + half)
+    def start(name: str, texts: tuple[Tensor, Tensor], half: int = 0) -> Tensor:
+        if name == "identity":
+            return unchanged
+        epochs = adversarial_rotations(*texts, seed=seed + half)
         return max((nearest_orthogonal(rotation) for rotation in epochs), key=criterion)
-
-    def refined(rotation: Tensor, half: int = 0, step: int = 1) -> list[Tensor]:
-        return [rotation, *_refinements(rotation, fit_source[half::step], fit_target[half::step])]
 
     identity = _Candidate("identity", criterion(unchanged), unchanged)
     # What a right rotation comes near to: a language's held-out texts, matched with others of its own.
     reachable = min(
-        mean_csls_criterion(held, fitted[: len(held)])
-        for held, fitted in ((held_source, fit_source), (held_target, fit_target))
+        mean_csls_criterion(held_source, fit_source[: len(held_source)]),
+        mean_csls_criterion(held_target, fit_target[: len(held_target)]),
     )
     least = identity.criterion + MOST_OF_THE_WAY * max(0.0, reachable - identity.criterion)
-    starts: dict[str, Callable[[int, int], Tensor]] = {"identity": lambda half, step: unchanged}
-    if adversarial:
-        starts["adversarial"] = trained
     candidates = [identity]
-    for name, start in starts.items():
+    for name in ["identity", *["adversarial"] * adversarial]:
         # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
-        first = start(0, 2 if min_agreement else 1)
-        path, agreement = [(rotation, criterion(rotation)) for rotation in refined(first)], None
-        if min_agreement and max(reached for _, reached in path) > identity.criterion:
-            agreement = rotation_agreement(refined(first, 0, 2)[-1], refined(start(1, 2), 1, 2)[-1])
-        for rounds, (rotation, reached) in enumerate(path):
-            if rotation is not unchanged:
-                trusted = agreement is None or (agreement >= min_agreement and reached >= least)
-                about = (f"{name}, refined {rounds}x" if rounds else name, reached, rotation, agreement, trusted)
-                candidates.append(_Candidate(*about))
+        first = start(name, halves[0] if min_agreement else whole)
+        path = [
+            _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
+            for rounds, rotation in enumerate(_refined(first, *whole))
+        ]
+        if min_agreement and max(each.criterion for each in path) > identity.criterion:
+            *_, of_first_half = _refined(first, *halves[0])
+            *_, of_second_half = _refined(start(name, halves[1], 1), *halves[1])
+            agreement = rotation_agreement(of_first_half, of_second_half)
+            agree = agreement >= min_agreement
+            path = [each._replace(agreement=agreement, trusted=agree and each.criterion >= least) for each in path]
+        candidates += [each for each in path if each.rotation is not unchanged]
     best = min(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
     words = [str(best)] + [f"instead of {identity}"] * (best is not identity)
     refused = [candidate for candidate in candidates if not candidate.trusted]
@@ -261,8 +261,9 @@ def _descend(loss: Tensor, parameters: Sequence[Tensor], rate: float) -> None:
         parameter.sub_(gradient, alpha=rate)
 
 
-def _refinements(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tensor]:
-    """Rounds of Procrustes on the rows that are each other's best match under CSLS."""
+def _refined(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tensor]:
+    """A rotation, and after rounds of Procrustes on the rows that are each other's best match under CSLS."""
+    yield rotation
     for _ in range(REFINEMENTS):
         mapped = source @ rotation.T.to(source)
         scores = csls(mapped, target)[1]

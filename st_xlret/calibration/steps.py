@@ -20,13 +20,7 @@ FLOOR, RIDGE, SHRINK = 0.01, 1.0, 0.5  # without them coral loses up to ten poin
 
 
 class Maps(NamedTuple):
-    """Maps `x -> x + M x + m` of several languages: M (L or 1, r, r), None for zeros, and m (L or 1, r).
-
-    Example:
-        >>> doubled, moved = Maps(np.eye(2)[None], np.zeros((1, 2))), Maps(None, np.ones((1, 2)))
-        >>> moved.then(doubled).offset.tolist()
-        [[2.0, 2.0]]
-    """
+    """Maps `x -> x + M x + m` of several languages: M (L or 1, r, r), None for zeros, and m (L or 1, r)."""
 
     matrix: NDArray[Any] | None
     offset: NDArray[Any]
@@ -146,8 +140,9 @@ def recolouring(covariances: Floats) -> Floats:
     """
     every = covariances.mean(axis=0)
     ridge = RIDGE * np.trace(every) / len(every) * np.eye(len(every))
-    root = _power(every + ridge, 0.5)
-    return np.stack([root @ _power((1 - SHRINK) * spread + SHRINK * every + ridge, -0.5) for spread in covariances])
+    root = _matrix_power(every + ridge, 0.5)
+    shrunk = ((1 - SHRINK) * covariance + SHRINK * every + ridge for covariance in covariances)
+    return np.stack([root @ _matrix_power(each, -0.5) for each in shrunk])
 
 
 def _each(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
@@ -156,7 +151,8 @@ def _each(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
     return product
 
 
-def _power(symmetric: Floats, exponent: float) -> Floats:
+def _matrix_power(symmetric: Floats, exponent: float) -> Floats:
+    """A positive matrix to a power, such as its root or inverse root, by its eigenvalues."""
     values, vectors = np.linalg.eigh(symmetric)
     power: Floats = (vectors * values.clip(np.finfo(np.float64).tiny) ** exponent) @ vectors.T
     return power

@@ -68,15 +68,14 @@ def _without(dataset: Dataset, columns: list[str], texts: list[str]) -> Dataset:
     return dataset.select(np.flatnonzero(~np.any(known, axis=0)))
 
 
-def by_language(pairs: Dataset) -> dict[str, tuple[list[str], list[str]]]:
+def by_language(pairs: Dataset, pivot: str | None = None) -> dict[str, tuple[list[str], list[str]]]:
     """Group pairs into language -> (its sentences, the pivot's), row by row, as `TatoebaEvaluator` takes them.
 
-    The pivot is the language that occurs in the most rows; rows without it are left out.
+    The pivot is by default the language that occurs in the most rows; rows without it are left out.
     """
-    if not len(pairs):
-        return {}
-    # Sources come first: of two languages in equally many rows, the source is the pivot.
-    ((pivot, _),) = Counter([*pairs["source_language"], *pairs["target_language"]]).most_common(1)
+    if pivot is None and len(pairs):
+        # Sources come first: of two languages in equally many rows, the source is the pivot.
+        ((pivot, _),) = Counter([*pairs["source_language"], *pairs["target_language"]]).most_common(1)
     grouped: dict[str, tuple[list[str], list[str]]] = {}
     for row in pairs:
         side, other = ("target", "source") if row["source_language"] == pivot else ("source", "target")

@@ -297,29 +297,35 @@ def parse_address(
     with user and password; the values; the address without user, password and key, for messages; and these secrets.
     """
     scheme, _, rest = address.partition(":")
-    before, slashes, authority = rest.partition("//")
-    user, at, _ = (authority if slashes else before.partition("?")[0]).rpartition("@")
-    if not slashes and (os.path.exists(before.partition("?")[0]) or ":" not in user and "/" in user):  # a path
-        user = at = ""
     place, _, query = rest.partition("?")
-    values = dict(parse_qsl(query))
-    allowed = {*required, *(optional or ())}
-    parts = "&".join(f"{name}={value}" for name, value in values.items() if name in allowed - {"api_key"})
-    shown, problem = f"{scheme}:{without_secrets(place.replace(user + at, '', 1))}?{parts}".removesuffix("?"), None
-    if set(user) & set("/?#@[]"):
+    values, login, names = dict(parse_qsl(query)), _login(rest), [*required, *(optional or ())]
+    settings = "&".join(f"{name}={values[name]}" for name in values if name in names and name != "api_key")
+    shown = f"{scheme}:{without_secrets(place.replace(login, '', 1))}?{settings}".removesuffix("?")
+    missing, unknown = [name for name in required if not values.get(name)], sorted({*values} - {*names})
+    problem = None
+    if set(login[:-1]) & set("/?#@[]"):
         shown, problem = scheme, "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead"
-    elif missing := [name for name in required if not values.get(name)]:
+    elif missing:
         problem = f"{missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{name}=...' for name in required)}"
-    elif optional is not None and (unknown := set(values) - allowed):
-        problem = f"unknown {', '.join(sorted(unknown))}; known are {', '.join([*required, *optional])}"
+    elif optional is not None and unknown:
+        problem = f"unknown {', '.join(unknown)}; known are {', '.join(names)}"
     elif optional is not None and not place.startswith(("http://", "https://")) and not os.path.isdir(place):
         problem = "there is no such folder"  # which the client would make
     if problem:
         raise ValueError(f"{shown}: {problem}")
-    keys = [value for name, value in values.items() if "key" in name or "password" in name]
-    keys += re.findall(r"password\s*=\s*'?([^\s']+)", place)  # as libpq writes it
-    secrets = {form for secret in (user.partition(":")[2], *keys) for form in (secret, unquote(secret)) if secret}
+    passwords = [values[name] for name in values if "key" in name or "password" in name]
+    passwords += [login[:-1].partition(":")[2], *re.findall(r"password\s*=\s*'?([^\s']+)", place)]  # of libpq's form
+    secrets = {form for password in passwords if password for form in (password, unquote(password))}
     return place, values, shown, tuple(secrets)
+
+
+def _login(rest: str) -> str:
+    """`user:password@` in an address after its scheme; "" where an @ is part of a path."""
+    before, slashes, authority = rest.partition("//")
+    place = before.partition("?")[0]
+    login, at, _ = (authority if slashes else place).rpartition("@")
+    is_path = not slashes and (os.path.exists(place) or (":" not in login and "/" in login))
+    return "" if is_path else login + at
 
 
 def without_secrets(text: str) -> str:
