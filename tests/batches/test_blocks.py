@@ -86,17 +86,3 @@ def test_a_document_alone_in_its_language_makes_batches_of_its_own() -> None:
     batches = epochs({"en": [4] * 6, "fr": [13]}, language_smoothing=0.0)
     french = [batch for batch in batches if min(batch) >= 24]
     assert french and all(2 <= len(batch) <= 4 for batch in french)
-
-
-def test_rows_are_put_in_order_by_their_positions() -> None:
-    ordered = documents_of(LENGTHS)
-    order = np.random.default_rng(0).permutation(len(ordered))
-    for batch in Blocks(block_size=4)(ordered.select(order), 3):
-        rows = ordered.select(order[batch]).sort(["document", "position"])
-        assert (np.diff(rows["position"])[np.diff(rows["document"]) == 0] == 1).all()
-
-
-def test_rows_that_are_blocks_already() -> None:
-    rows = Dataset.from_dict({"first": ["a"] * 8, "second": ["b"] * 8, "language": ["en"] * 4 + ["fr"] * 4})
-    batches = list(Blocks(language_smoothing=1.0)(rows, 2))
-    assert len(batches) == 4 and all(len({row // 4 for row in batch}) == 1 for batch in batches)

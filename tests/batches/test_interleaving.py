@@ -1,4 +1,4 @@
-"""InterleavedBatchSampler: whose turn it is, on one rank and on several."""
+"""InterleavedBatchSampler: whose turn it is, and new passes (test_ranks has several ranks)."""
 
 from __future__ import annotations
 
@@ -9,36 +9,20 @@ import pytest
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import ConcatDataset, SequentialSampler
 
-from st_xlret.batches import InterleavedBatchSampler, Rows, Windows, interleaving
+from st_xlret.batches import InterleavedBatchSampler, Rows, Windows
 from st_xlret.batches.sampling import WindowBatchSampler
 from tests import tiny
 
-SIZES = [60, 20, 40]
 
-
-def interleaved(batches: int | None = None, **options: Any) -> InterleavedBatchSampler:
+@pytest.mark.parametrize(("ratios", "shares"), [(None, [15 / 30, 5 / 30, 10 / 30]), ([1, 0, 3], [0.25, 0, 0.75])])
+def test_data_sets_come_by_their_size_or_by_ratios(ratios: list[int] | None, shares: list[float]) -> None:
     parts = [tiny.documents(12, 5), tiny.texts(20), tiny.pairs(40)]
     samplers = [Windows()(parts[0], 4), Rows()(parts[1], 4), Rows()(parts[2], 4)]
-    sampler = InterleavedBatchSampler(ConcatDataset(parts), samplers, **options)
-    sampler.batches = batches or sampler.batches
-    return sampler
-
-
-def turns(sampler: InterleavedBatchSampler, epoch: int = 0) -> list[int]:
-    """Which dataset each batch comes from; all rows of a batch come from one."""
-    sampler.set_epoch(epoch)
-    sources = [set(np.digitize(batch, np.cumsum(SIZES)[:-1]).tolist()) for batch in sampler]
-    assert {len(source) for source in sources} == {1}
-    return [source.pop() for source in sources]
-
-
-def test_datasets_come_by_their_size_or_by_ratios() -> None:
-    sampler = interleaved()
-    assert len(sampler) == len(turns(sampler)) == 15 + 5 + 10
-    counts = np.bincount([turn for epoch in range(60) for turn in turns(sampler, epoch)]) / 1800
-    np.testing.assert_allclose(counts, [15 / 30, 5 / 30, 10 / 30], atol=0.04)
-    counts = np.bincount(turns(interleaved(ratios=[1, 0, 3], batches=2000))) / 2000
-    np.testing.assert_allclose(counts, [0.25, 0, 0.75], atol=0.04)
+    sampler = InterleavedBatchSampler(ConcatDataset(parts), samplers, ratios=ratios)
+    sources = [set(np.digitize(batch, [60, 80]).tolist()) for batch in tiny.epochs(sampler, 60)]
+    assert len(sources) == 60 * len(sampler) == 60 * (15 + 5 + 10)
+    assert {len(of_batch) for of_batch in sources} == {1}
+    np.testing.assert_allclose(np.bincount([source for (source,) in sources]) / 1800, shares, atol=0.04)
 
 
 def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passes() -> None:
@@ -62,20 +46,6 @@ def test_a_schedule_of_the_window_by_epoch_sees_the_true_epoch_in_repeated_passe
     assert [seed for _, seed in seen[:3]] == [seed for _, seed in seen[3:6]] and len({seed for _, seed in seen}) == 3
 
 
-def test_an_exhausted_dataset_starts_a_new_pass() -> None:
-    batches = tiny.epochs(interleaved(ratios=[0, 1, 0], batches=15), 2)
-    assert len(set(map(str, np.array(batches).reshape(6, -1)))) == 6
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_all_ranks_have_the_same_dataset_in_a_step(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
-    monkeypatch.setattr(interleaving, "get_world_size", lambda: ranks)
-    sampler = interleaved()
-    steps = np.array(turns(sampler)).reshape(-1, ranks)
-    assert len(sampler) == steps.size == 30 // ranks * ranks
-    assert (steps == steps[:, :1]).all() and len(np.unique(steps)) > 1
-
-
 def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> None:
     dataset = tiny.texts(3)
     sampler = DefaultBatchSampler(SequentialSampler(dataset), batch_size=8, drop_last=True)
@@ -83,4 +53,4 @@ def test_a_dataset_of_less_than_a_batch_is_an_error_and_no_endless_loop() -> Non
         list(InterleavedBatchSampler(ConcatDataset([dataset]), [sampler], ratios=[1]))
     for ratios in ([1, 2], [1, -1, 1], [-1, -1, -1], [0, 0, 0]):
         with pytest.raises(ValueError):
-            list(interleaved(ratios=ratios))
+            list(InterleavedBatchSampler(ConcatDataset([dataset] * 3), [Rows()(dataset, 3)] * 3, ratios=ratios))

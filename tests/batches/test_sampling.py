@@ -11,21 +11,10 @@ from datasets import Dataset, Value, concatenate_datasets
 
 from st_xlret.batches import Blocks, LengthGroupedBatches, Rows, Windows, pairs_and_others, smoothed_probabilities
 from st_xlret.batches.sampling import LanguageBatchSampler, LengthGroupedBatchSampler, WindowBatchSampler
-from st_xlret.data.rows import rows_by_value
 from tests import tiny
 from tests.tiny import documents_of, epochs
 
 LENGTHS = {"en": [8, 3, 1, 12, 2], "fr": [5, 1, 4], "sw": [2, 3]}
-
-
-def rows_of(**counts: int) -> Dataset:
-    languages = [code for code, count in counts.items() for _ in range(count)]
-    return Dataset.from_dict({"sentence": list(map(str, range(len(languages)))), "language": languages})
-
-
-def halves(batch: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    centres, contexts = np.array(batch).reshape(2, -1)
-    return centres, contexts
 
 
 @pytest.mark.parametrize("language_mixing", [0.0, 0.4, 1.0])
@@ -34,38 +23,38 @@ def test_languages_come_in_smoothed_proportions(language_smoothing: float, langu
     powers = [size**language_smoothing for size in (80, 20, 5)]
     expected = [power / sum(powers) for power in powers]
     np.testing.assert_allclose(smoothed_probabilities(np.array([80, 20, 5]), language_smoothing), expected)
-    sampler = Rows(language_smoothing, language_mixing)(rows_of(en=80, fr=20, sw=5), 4)
-    drawn = np.digitize(np.concatenate(epochs(sampler, 120)), [80, 100])
-    np.testing.assert_allclose(np.bincount(drawn, minlength=3) / len(drawn), expected, atol=0.03)
-
-
-@pytest.mark.parametrize(("language_mixing", "languages"), [(0.0, 1), (1.0, 3)])
-def test_batches_of_one_language_or_of_all(language_mixing: float, languages: int) -> None:
-    dataset = rows_of(en=60, fr=20, sw=4)
-    sampler = Rows(language_smoothing=0.0, language_mixing=language_mixing)(dataset, 20)
-    batches = list(sampler)
-    assert len(batches) == len(sampler) == 4 and {len(batch) for batch in batches} == {20}
-    assert {len({dataset[row]["language"] for row in batch}) for batch in batches} == {languages}
+    sampler = Rows(language_smoothing, language_mixing)(documents_of({"en": [80], "fr": [20], "sw": [5]}), 4)
+    drawn = np.digitize(epochs(sampler, 120), [80, 100])
+    assert drawn.shape == (120 * len(sampler), 4) == (120 * 26, 4)
+    np.testing.assert_allclose(np.bincount(drawn.flatten(), minlength=3) / drawn.size, expected, atol=0.03)
+    # Two rows of a batch are of its language, or independent of each other.
+    of_the_batch = (1 - language_mixing) ** 2
+    alike = of_the_batch + (1 - of_the_batch) * np.square(expected).sum()
+    np.testing.assert_allclose(np.mean(drawn[:, :2] == drawn[:, 2:]), alike, atol=0.03)
 
 
 def test_every_row_comes_once_before_any_comes_again() -> None:
-    ((first, again),) = [np.split(np.array(batch), 2) for batch in Rows()(rows_of(en=10), 20)]
+    ((first, again),) = [np.split(np.array(batch), 2) for batch in Rows()(documents_of({"en": [10]}), 20)]
     assert sorted(first) == sorted(again) == list(range(10)) and first.tolist() != again.tolist()
-    (rows,) = Rows()(rows_of(en=3), 8)
+    (rows,) = Rows()(documents_of({"en": [3]}), 8)
     assert sorted(Counter(rows).values()) == [2, 3, 3]
 
 
-def test_pairs_are_grouped_by_both_languages() -> None:
-    rows = {"source": list("abcd"), "target": list("abcd"), "source_language": ["fr", "fr", "sw", "fr"]}
-    dataset = Dataset.from_dict({**rows, "target_language": ["en", "sw", "fr", "en"]})
-    assert sorted(group.tolist() for group in Rows()(dataset, 1).groups) == [[0, 3], [1], [2]]
+def test_rows_of_several_files_are_grouped_by_all_their_languages() -> None:
+    codes = [("fr", "en"), ("fr", "sw"), ("sw", "fr"), ("fr", "en"), ("sw", "en")]
+    columns = dict(zip(("source_language", "target_language"), map(list, zip(*codes, strict=True)), strict=True))
+    dataset = concatenate_datasets([Dataset.from_dict(columns).select(part) for part in ([0, 1], [2, 3, 4])])
+    assert sorted(group.tolist() for group in Rows()(dataset, 1).groups) == [[0, 3], [1], [2], [4]]
+    assert sorted(group.tolist() for group in Rows()(dataset.select([3, 1, 0]), 1).groups) == [[0, 2], [1]]
+    one = dataset.remove_columns("source_language")
+    assert sorted(group.tolist() for group in Rows()(one, 1).groups) == [[0, 3, 4], [1], [2]]
 
 
 def test_few_rows_many_and_none() -> None:
     assert list(Rows()(Dataset.from_dict({"sentence": ["a"]}), 2)) == [[0, 0]]  # rows of one group
-    assert len(next(iter(Rows(batch_scale=2.5)(rows_of(en=60), 4)))) == 10
+    assert len(next(iter(Rows(batch_scale=2.5)(documents_of({"en": [60]}), 4)))) == 10
     with pytest.raises(ValueError, match="0 rows"):
-        Rows()(rows_of(en=1).select([]), 2)
+        Rows()(documents_of(LENGTHS).select([]), 2)
 
 
 def test_every_pair_has_another_sentence_beside_it() -> None:
@@ -80,24 +69,13 @@ def test_every_pair_has_another_sentence_beside_it() -> None:
     assert pairs_and_others(pairs, None).column_names[-1] == "target_language"
 
 
-def test_rows_of_a_table_of_several_files() -> None:
-    parts = [Dataset.from_dict({"language": list(codes), "other": list(codes)[::-1]}) for codes in ("ab", "cb", "a")]
-    whole = concatenate_datasets(parts)
-    for data, columns in ((whole, ["language"]), (whole, ["language", "other"]), (whole.select([3, 0]), ["language"])):
-        groups, names = rows_by_value(data, columns)
-        expected: dict[tuple[str, ...], list[int]] = {}
-        for number, row in enumerate(data):
-            expected.setdefault(tuple(row[name] for name in columns), []).append(number)
-        assert {name: group.tolist() for name, group in zip(names, groups, strict=True)} == expected
-
-
 @pytest.mark.parametrize("window_size", [1, 2, 5, 100])
 @pytest.mark.parametrize("language_mixing", [0.0, 1.0])
 def test_windows_stay_inside_their_document_and_size(window_size: int, language_mixing: float) -> None:
     dataset = documents_of(LENGTHS)
     document = np.array(dataset["document"])
     for batch in epochs(Windows(window_size=window_size, language_mixing=language_mixing)(dataset, 6), 20):
-        centres, contexts = halves(batch)
+        centres, contexts = np.reshape(batch, (2, -1))
         assert len(centres) == 6 and (document[centres] == document[contexts]).all()
         assert (centres != contexts).all() and (np.abs(centres - contexts) <= window_size).all()
 
@@ -105,8 +83,8 @@ def test_windows_stay_inside_their_document_and_size(window_size: int, language_
 def test_contexts_are_drawn_evenly_from_the_window() -> None:
     drawn: dict[int, Counter[int]] = {centre: Counter() for centre in range(12)}
     for batch in epochs(Windows(window_size=3)(documents_of({"en": [12]}), 12), 600):
-        for centre, context in zip(*halves(batch), strict=True):
-            drawn[int(centre)][int(context)] += 1
+        for centre, context in zip(batch[:12], batch[12:], strict=True):
+            drawn[centre][context] += 1
     for centre, counts in drawn.items():
         window = [p for p in range(max(0, centre - 3), min(11, centre + 3) + 1) if p != centre]
         assert sorted(counts) == window
@@ -116,8 +94,8 @@ def test_contexts_are_drawn_evenly_from_the_window() -> None:
 
 
 def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
-    centres = np.concatenate([halves(batch)[0] for batch in Windows()(documents_of({"en": [4, 4, 1, 4]}), 4)])
-    assert sorted(centres.tolist()) == [*range(8), *range(9, 13)]
+    centres = [row for batch in Windows()(documents_of({"en": [4, 4, 1, 4]}), 4) for row in batch[:4]]
+    assert sorted(centres) == [*range(8), *range(9, 13)]
 
 
 @pytest.mark.parametrize(
@@ -141,19 +119,25 @@ def test_the_option_makes_the_sampler() -> None:
     host = {"drop_last": False, "valid_label_columns": ["label"], "generator": None, "seed": 5}
     windows = batches(documents_of(LENGTHS), batch_size=4, **host)
     assert isinstance(windows, WindowBatchSampler) and windows.options == batches and windows.seed == 5
-    # Rows that are windows already, and documents of one language.
-    assert type(batches(documents_of(LENGTHS).remove_columns("document"), batch_size=4, **host)) is LanguageBatchSampler
+    for of_documents in (Windows(), Blocks()):  # and rows that are windows or blocks already
+        sampler = of_documents(documents_of(LENGTHS).remove_columns("document"), batch_size=4, **host)
+        assert type(sampler) is LanguageBatchSampler
+        assert {len(set(np.digitize(batch, [26, 36]))) for batch in sampler} == {1}, "of one language"
     assert len(next(iter(batches(documents_of(LENGTHS).remove_columns("language"), 2)))) == 4
 
 
 @pytest.mark.parametrize("by", ["document", "sentence"])
-def test_windows_of_sorted_rows_are_those_of_their_positions(by: str) -> None:
+def test_documents_of_sorted_rows_are_put_in_order_by_their_positions(by: str) -> None:
     """`.sort("document")` leaves the order within documents, whose ids may be names, at random."""
     rows = documents_of({"en": [40] * 30}).cast_column("document", Value("string")).sort(by)
     document, position = np.array(rows["document"]), np.array(rows["position"])
-    for centres, contexts in map(halves, Windows(window_size=2)(rows, 16)):
+    for centres, contexts in (np.reshape(batch, (2, -1)) for batch in Windows(window_size=2)(rows, 16)):
         assert (document[centres] == document[contexts]).all()
         assert (abs(position[centres] - position[contexts]) <= 2).all()
+    for batch in Blocks(block_size=4)(rows, 3):
+        places = sorted(zip(document[batch].astype(int), position[batch], strict=True))
+        document_steps, steps = np.diff(places, axis=0).T
+        assert (steps[document_steps == 0] == 1).all()
 
 
 @pytest.mark.parametrize("batches", [Rows(), Windows(), Blocks()])
@@ -168,7 +152,7 @@ def test_what_is_no_language_is_named(batches: Rows, language: Any, said: str) -
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_batches_of_about_one_length(drop_last: bool) -> None:
     lengths = np.random.default_rng(0).integers(1, 60, 1003).tolist()
-    sampler = LengthGroupedBatchSampler(rows_of(en=1003), 8, drop_last, lengths=lengths)
+    sampler = LengthGroupedBatchSampler(tiny.texts(1003), 8, drop_last, lengths=lengths)
     batches = list(sampler)
     rows = [row for batch in batches for row in batch]
     assert len(batches) == len(sampler) and len(set(rows)) == len(rows) == (1000 if drop_last else 1003)
