@@ -86,8 +86,9 @@ def write_bucc(folder: Path, splits: tuple[str, ...] = ("training", "test")) -> 
     return folder
 
 
-def spans(*places: tuple[int, int]) -> list[dict[str, int]]:
-    return [{"start": start, "end": end} for start, end in places]
+def spans(text: str, *parts: str) -> list[dict[str, Any]]:
+    """Where parts of a text are."""
+    return [{"start": text.index(part), "end": text.index(part) + len(part), "text": part} for part in parts]
 
 
 def write_mewsli_x(folder: Path) -> Path:
@@ -95,19 +96,19 @@ def write_mewsli_x(folder: Path) -> Path:
     entities, articles = [], []
     for row, language in enumerate(("en", "fr", "de", "en", "fr", "de")):
         word = WORDS[language][row]
-        entity = {"entity_id": f"Q{row}", "title": word, "description": f"A {word}.\nIt is a {word}."}
-        sentences = spans((0, len(word) + 3), (len(word) + 4, 2 * len(word) + 13))
-        entities.append({**entity, "description_language": language, "sentence_spans": sentences})
+        sentences = f"A {word}.", f"It is a {word}."
+        entity = {"entity_id": f"Q{row}", "title": word, "description": "\n".join(sentences)}
+        about = {"description_language": language, "sentence_spans": spans(entity["description"], *sentences)}
+        entities.append({**entity, **about})
     for language in ("en", "de"):
         words = WORDS[language]
-        text = f"First. {words[0]} and {words[4]} met. Then {words[1]}."
-        third, mentions = text.index("Then"), []
-        for row in (0, 1, 4):
-            start = text.index(words[row])
-            span = {"start": start, "end": start + len(words[row]), "text": words[row]}
-            mentions.append({"example_id": f"{language}-{row}", "entity_id": f"Q{row}", "mention_span": span})
-        sentences = spans((0, 6), (7, third - 1), (third, len(text)))
-        context = {"language": language, "text": text, "sentence_spans": sentences}
+        sentences = "First.", f"{words[0]} and {words[4]} met.", f"Then {words[1]}."
+        text = " ".join(sentences)
+        mentions = [
+            {"example_id": f"{language}-{row}", "entity_id": f"Q{row}", "mention_span": spans(text, words[row])[0]}
+            for row in (0, 1, 4)
+        ]
+        context = {"language": language, "text": text, "sentence_spans": spans(text, *sentences)}
         articles.append({"context": context, "mentions": mentions})
     write_jsonl(folder / "candidate_set_entities.jsonl", entities)
     write_jsonl(folder / "wikinews_mentions-test.jsonl", articles)
@@ -115,34 +116,43 @@ def write_mewsli_x(folder: Path) -> Path:
     return folder
 
 
-# Passages: id, title, text. The question with id 3 has no judgement: it does not count.
-MR_TYDI: dict[str, dict[str, Any]] = {
-    "swahili": {
-        "passages": [("10#0", "sun", "moon star rain"), ("10#1", "sun", "snow tree"), ("11#0", "leaf", "root fish")],
-        "questions": {"1": "moon star", "2": "root fish", "3": "snow"},
-        "qrels": [("1", "10#0", 1), ("2", "10#1", 1), ("2", "11#0", 1), ("2", "10#0", 0)],
-    },
-    "telugu": {
-        "passages": [("7#0", "tree", "leaf root"), ("7#1", "", "fish bird"), ("8#0", "wolf", "bear sun")],
-        "questions": {"5": "wolf", "6": "fish bird leaf"},
-        "qrels": [("5", "8#0", 1), ("6", "7#0", 1)],
-    },
+# Passages (id, title, text), and questions with the passages that are right; one without any does not count.
+MR_TYDI = {
+    "swahili": (
+        [("10#0", "sun", "moon star rain"), ("10#1", "sun", "snow tree"), ("11#0", "leaf", "root fish")],
+        [("1", "moon star", ["10#0"]), ("2", "root fish", ["10#1", "11#0"]), ("3", "snow", [])],
+    ),
+    "telugu": (
+        [("7#0", "tree", "leaf root"), ("7#1", "", "fish bird"), ("8#0", "wolf", "bear sun")],
+        [("5", "wolf", ["8#0"]), ("6", "fish bird leaf", ["7#0"])],
+    ),
+}
+# Files of passages, questions and judgements. The Hub's two data sets stand side by side or in one folder.
+HUB_TOPICS = "mr-tydi/{}/ir-format-data/"
+MR_TYDI_FILES = {
+    "release": ("{}/collection/docs.jsonl.gz", "{}/topic.test.tsv", "{}/qrels.test.txt"),
+    "hub": ("mr-tydi-corpus/{}/corpus.jsonl.gz", f"{HUB_TOPICS}topics.test.txt", f"{HUB_TOPICS}qrels.test.txt"),
+    "merged": ("{}/corpus.jsonl.gz", "{}/test.jsonl.gz", ""),
 }
 
 
-def write_mr_tydi(root: Path) -> Path:
-    """The official release, mrtydi-v1.1-swahili/ and so on."""
-    for language, sample in MR_TYDI.items():
-        folder = root / f"mrtydi-v1.1-{language}"
-        documents = [{"id": name, "contents": f"{t}\n\n{text}" if t else text} for name, t, text in sample["passages"]]
-        write_jsonl(folder / "collection" / "docs.jsonl.gz", documents)
-        write_topics(folder / "topic.test.tsv", folder / "qrels.test.txt", sample)
+def write_mr_tydi(root: Path, layout: str = "release") -> Path:
+    """Two languages, in mrtydi-v1.1-swahili/ and mrtydi-v1.1-telugu/."""
+    for language, (passages, questions) in MR_TYDI.items():
+        corpus, topics, qrels = (root / name.format(f"mrtydi-v1.1-{language}") for name in MR_TYDI_FILES[layout])
+        records = {name: {"docid": name, "title": title, "text": text} for name, title, text in passages}
+        contents = [{"id": name, "contents": f"{title}\n\n{text}" if title else text} for name, title, text in passages]
+        write_jsonl(corpus, contents if layout == "release" else records.values())
+        if layout == "merged":
+            asked = (
+                {"query_id": query, "query": text, "positive_passages": [records[name] for name in right]}
+                for query, text, right in questions
+            )
+            write_jsonl(topics, asked)
+        else:
+            write(topics, "".join(f"{query}\t{text}\n" for query, text, _ in questions))
+            write(qrels, "".join(f"{query}\tQ0\t{name}\t1\n" for query, _, right in questions for name in right))
     return root
-
-
-def write_topics(topics: Path, qrels: Path, sample: Mapping[str, Any]) -> None:
-    write(topics, "".join(f"{name}\t{text}\n" for name, text in sample["questions"].items()))
-    write(qrels, "".join(f"{q}\tQ0\t{d}\t{value}\n" for q, d, value in sample["qrels"]))
 
 
 def write_xor(folder: Path) -> Path:
