@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -58,20 +57,19 @@ def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) 
     return folder
 
 
-def write_beir(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de"), end: str = "") -> Path:
+def write_beir(folder: Path, end: str = "") -> Path:
     """The same questions and sentences in BEIR's layout, with both sets of judgements."""
-    corpus, queries, judgements = [], [], ["query-id\tcorpus-id\tscore"]
-    for language in languages:
-        metadata = {"language": language, "context": f"ctx-{language}-00-0"}
-        for row in (0, 1):
-            name, text = f"{language}-00-0-{row}", PARAGRAPH[language][row]
-            corpus.append({"_id": name, "title": "Travel", "text": text, "metadata": metadata})
-            question = {"_id": f"{language}-q{row + 1}", "text": QUESTIONS[language][row]}
-            queries.append({**question, "metadata": {"language": language}})
-            judgements += [f"{language}-q{row + 1}\t{other}-00-0-{row}\t1" for other in languages]
-    same = [line for line in judgements[1:] if line[:2] == line.split("\t")[1][:2]]
-    for split, lines in (("test", judgements), ("test-same-language", [judgements[0], *same])):
-        write(folder / "qrels" / f"{split}.tsv{end}", "\n".join([*lines, ""]))
+    corpus, queries, right = [], [], []
+    for language, row in product(PARAGRAPH, (0, 1)):
+        query, metadata = f"{language}-q{row + 1}", {"language": language}
+        queries.append({"_id": query, "text": QUESTIONS[language][row], "metadata": metadata})
+        about = {"title": "Travel", "metadata": {**metadata, "context": f"ctx-{language}-00-0"}}
+        corpus.append({"_id": f"{language}-00-0-{row}", "text": PARAGRAPH[language][row], **about})
+        right += [(query, f"{other}-00-0-{row}") for other in PARAGRAPH]
+    same = [(query, sentence) for query, sentence in right if query[:2] == sentence[:2]]
+    for split, judged in (("test", right), ("test-same-language", same)):
+        lines = "".join(f"{query}\t{sentence}\t1\n" for query, sentence in judged)
+        write(folder / "qrels" / f"{split}.tsv{end}", f"query-id\tcorpus-id\tscore\n{lines}")
     write_jsonl(folder / f"corpus.jsonl{end}", corpus)
     write_jsonl(folder / f"queries.jsonl{end}", queries)
     return folder
@@ -157,11 +155,8 @@ def write_mr_tydi(root: Path, layout: str = "release") -> Path:
 
 def write_xor(folder: Path) -> Path:
     """psgs_w100.tsv, quoted as the csv module does, and the questions of the dev split, one of which has no answer."""
-    passages = [["taxi in Helsinki", "A"], ["bread since 1905", "B"], ['He said "no" twice', '"Heroes"']]
-    table = io.StringIO()
-    numbered = [[number, *passage] for number, passage in enumerate(passages, start=1)]
-    csv.writer(table, delimiter="\t", lineterminator="\n").writerows([["id", "text", "title"], *numbered])
-    write(folder / "psgs_w100.tsv", table.getvalue())
+    passages = '1\ttaxi in Helsinki\tA\n2\tbread since 1905\tB\n3\t"He said ""no"" twice"\t"""Heroes"""\n'
+    write(folder / "psgs_w100.tsv", f"id\ttext\ttitle\n{passages}")
     asked = [("taxi", "fi", "Helsinki"), ("hotel", "fi", "Oslo"), ("bread", "ko", "1905"), ("night", "ko", "yes")]
     questions = ({"id": question, "question": question, "lang": code, "answers": [a]} for question, code, a in asked)
     write_jsonl(folder / "xor_dev_retrieve_eng_span_v1_1.jsonl", questions)
