@@ -5,9 +5,6 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
 
     torchrun --nproc-per-node 4 training_scripts/train_ccp.py training_scripts/recipes/ccp.yaml \
         --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
-
-Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
-(--pairs) are trained on beside them, and some are held out to evaluate the run.
 """
 
 from __future__ import annotations

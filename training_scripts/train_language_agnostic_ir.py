@@ -7,9 +7,6 @@ without translations, as similar to the one side of a translation as to the othe
     torchrun --nproc-per-node 8 training_scripts/train_language_agnostic_ir.py \
         training_scripts/recipes/language-agnostic-ir.yaml --per_device_train_batch_size 6 \
         --retrieval nq.jsonl --pairs WikiMatrix/ --output_dir runs/ir
-
-Every step takes a batch of each kind. With --test, the finished model is measured on XQuAD-R, and none of its questions
-is trained on.
 """
 
 from __future__ import annotations

@@ -8,9 +8,8 @@ sentences with another word (Chen et al., ICASSP 2022; their program: github.com
         --pairs UNv1.0.en-fr.en UNv1.0.en-es.en --dictionaries en-fr.txt en-es.txt --output_dir runs/ml-ctl
 
 A Transformer's sentence vector is the mean over the tokens of its first and last layer, also in the model that is
-saved, unless --pooling checkpoint keeps that of the checkpoint. The modes info-snt and CZ-snt train on sentences alone:
-they need no dictionaries, and take --from_scratch static too. Words of Chinese, Japanese and Thai, and the default
-lists of stop words, need the extra st-xlret[words]. Some pairs are held out to choose the best checkpoint.
+saved, unless --pooling checkpoint keeps that of the checkpoint. The modes info-snt and CZ-snt train on sentences alone.
+Words of Chinese, Japanese and Thai, and the default lists of stop words, need the extra st-xlret[words].
 """
 
 from __future__ import annotations

@@ -9,9 +9,6 @@ remains. The paper's setting, which starts from XLM-R base, on several GPUs:
 
 With --from_scratch mini, --learning_rate 1e-3 and --learning_rate_mapping '{"document_encoder|projections": 4e-4}',
 2 000 steps take minutes on two CPU cores.
-
-Documents are JSON lines {"language": "fr", "sentences": [...]} or {"language": "fr", "text": "..."}. Parallel sentences
-(--pairs), which the paper does not have, are trained on beside them, and some are held out to choose the best model.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does i
         --per_device_train_batch_size 16 --model runs/msm/model --retrieval nq.jsonl --output_dir runs/nq
 
 The negatives are the other passages of the batch, those of the other devices too, and with --hard_negatives some of
-each question's own, which the files hold or the model finds before it is trained. A passage that answers two questions
-of a batch is a negative of neither. With --test, the finished model is measured on XQuAD-R.
+each question's own. A passage that answers two questions of a batch is a negative of neither.
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model.similarity_fn_name = method.similarity
 
     # 3. The contrastive loss over the passages of all devices.
-    options: dict[str, Any] = {"temperature": method.temperature, "similarity": method.similarity}
-    options["mini_batch_num_tokens"] = method.mini_batch_num_tokens or None
-    options["batches"] = Rows(method.language_smoothing, method.language_mixing)
-    loss = RetrievalContrastiveLoss(model, **options)
+    how: Any = {"similarity": method.similarity, "mini_batch_num_tokens": method.mini_batch_num_tokens or None}
+    batches = Rows(method.language_smoothing, method.language_mixing)
+    loss = RetrievalContrastiveLoss(model, temperature=method.temperature, batches=batches, **how)
     keep_best(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.

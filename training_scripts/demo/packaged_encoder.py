@@ -26,6 +26,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
+from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from st_xlret.files import save_model
@@ -88,9 +89,7 @@ def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
     def take(form: str) -> tuple[Any, ...]:
         return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
-    magic, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
-    if magic != b"E5S1":
-        raise OSError("the packaged weights have another format than expected")
+    _, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
     pieces, *_, blob = take("5iQ")
     stream.seek(8 * pieces + 4 + blob, os.SEEK_CUR)  # its own tokenizer: starts and scores of pieces, and their text
     _, normalizer = take("iI")
@@ -118,9 +117,9 @@ def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
         "embeddings.token_type_embeddings.weight": tensor("emb.type")[:hidden].repeat(types, 1),
     }
     for short, name in names.items():
-        weights[f"{name}.bias"] = tensor(f"{short}.b")
-        weight = tensor(f"{short}.w")
-        weights[f"{name}.weight"] = weight if short.endswith("ln") else weight.reshape(len(tensor(f"{short}.b")), -1)
+        weight, bias = tensor(f"{short}.w"), tensor(f"{short}.b")
+        weights[f"{name}.weight"] = weight if short.endswith("ln") else weight.reshape(len(bias), -1)
+        weights[f"{name}.bias"] = bias
     sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary}
     sizes |= {"intermediate_size": inner, "max_position_embeddings": positions, "type_vocab_size": types}
     return BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), weights
@@ -134,10 +133,8 @@ def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenize
     pieces += [[token["content"], 0.0] for token in added if len(pieces) <= token["id"] < vocabulary]
     special: dict[str, Any] = {f"{name}_token": f"<{name}>" for name in ("unk", "pad", "mask")}
     special |= {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "tokenizer.json")
-        file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-        return PreTrainedTokenizerFast(tokenizer_file=str(file), model_max_length=512, **special)
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **special)
 
 
 if __name__ == "__main__":

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
@@ -41,6 +41,7 @@ from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.search import unit_rows
 
+Calibration: TypeAlias = VectorCalibration | None
 ROLES: tuple[Role, Role] = ("query", "document")
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
@@ -72,7 +73,7 @@ class Arguments:
     precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-def mapped(calibration: VectorCalibration | None, vectors: Tensor, role: Role, codes: str | Sequence[str]) -> Tensor:
+def mapped(calibration: Calibration, vectors: Tensor, role: Role, codes: str | Sequence[str]) -> Tensor:
     """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
     return vectors if calibration is None else torch.from_numpy(calibration.transform(vectors, role, codes))
 
@@ -83,12 +84,7 @@ def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
 
 
 def measure_pool(
-    queries: Tensor,
-    documents: Tensor,
-    data: RetrievalData,
-    calibration: VectorCalibration | None = None,
-    *,
-    whole: bool = False,
+    queries: Tensor, documents: Tensor, data: RetrievalData, calibration: Calibration = None, *, whole: bool = False
 ) -> dict[str, float]:
     """The metrics of `score_ranking` for unit vectors, averaged over the languages of the questions, and further ones.
 
@@ -106,17 +102,15 @@ def measure_pool(
         rows = torch.from_numpy(np.isin(data.judged["id"][:], within.judged["id"][:]))
         best = ranking_of(queries[rows], candidates[code], 20)
         own.append(score_ranking(best, within, ["map_at_20"])[code]["map_at_20"])
-    share = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
-    figures |= {"own": float(np.mean(own)), "share": share}
+    figures["own"] = float(np.mean(own))
+    figures["share"] = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
     if whole:
-        precisions: NDArray[Any] = mean_average_precision(queries, documents, data.relevant)
-        figures["map"] = float(np.mean([precisions[np.array(asked) == code].mean() for code in dict.fromkeys(asked)]))
+        precisions = torch.from_numpy(mean_average_precision(queries, documents, data.relevant))
+        figures["map"] = float(np.mean([of_code.mean() for of_code in by_language(precisions, asked).values()]))
     return figures
 
 
-def measure_tatoeba(
-    pairs: Mapping[str, tuple[Tensor, Tensor]], calibration: VectorCalibration | None = None
-) -> dict[str, float]:
+def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], calibration: Calibration = None) -> dict[str, float]:
     """Language -> mean accuracy of both directions, of unit vectors, for languages that the maps know."""
     accuracy: dict[str, float] = {}
     for code, sides in pairs.items():
@@ -151,16 +145,14 @@ class Embedder:
 
 def lsar_calibrations(
     embedder: Embedder, documents: Mapping[str, Tensor], questions: Any = None
-) -> dict[str, VectorCalibration | None]:
+) -> dict[str, Calibration]:
     """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    phrases = [text for part in weak_phrases().values() for text in part]
-    how: Any = {"phrases": {"mul": embedder.texts(phrases, "query")}}
-    alone, both = (VectorCalibration.fit(documents, queries_only=only, **how) for only in (True, False))
-    calibrations: dict[str, VectorCalibration | None] = {"raw": None, "queries": alone, "calibrated": both}
+    phrases: Any = {"mul": embedder.texts([text for part in weak_phrases().values() for text in part], "query")}
+    fit = partial(VectorCalibration.fit, documents, queries_only=True)
+    ways = {"raw": None, "queries": fit(phrases=phrases), "calibrated": fit(phrases=phrases, queries_only=False)}
     if questions is not None:
-        calibrations["no phrases"] = VectorCalibration.fit(documents, queries_only=True)
-        calibrations["five questions"] = VectorCalibration.fit(documents, queries=questions, queries_only=True, **how)
-    return calibrations
+        ways |= {"no phrases": fit(), "five questions": fit(phrases=phrases, queries=questions)}
+    return ways
 
 
 def figures_of_pool(embedder: Embedder, options: Arguments) -> dict[str, float]:

