@@ -1,15 +1,22 @@
+"""The one place that embeds: batches, layers, maps by language, prompts by role, vectors on the disk."""
+
 from __future__ import annotations
 
 import random
+import warnings
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
+from torch.nn.functional import normalize
 
-from st_xlret import encode, export
-from st_xlret.encoding import KeptVectors, at_layer, fingerprint, token_lengths
-from st_xlret.modules import CalibrationLayer, transformer_encoder
+from st_xlret import encode, encoding, export
+from st_xlret.encoding import KeptVectors, at_layer, role_prompt
+from st_xlret.modules import CalibrationLayer, transformer_encoder, with_two_encoders
 from st_xlret.precision import padding_options
 from st_xlret.search import top_k
 from tests.tiny import sentence, static, tokenizer, transformer
@@ -30,10 +37,9 @@ def texts() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def model():
-    model = transformer()
-    model.prompts = {"query": "sun moon: ", "document": "a star "}
-    return model
+def model() -> SentenceTransformer:
+    prompts = {"query": "sun moon: ", "document": "a star "}
+    return SentenceTransformer(modules=[*transformer(), Normalize()], prompts=prompts, device="cpu")
 
 
 def record_batches(model) -> list[tuple[int, int]]:
@@ -69,7 +75,7 @@ def test_batches_are_small_and_little_padded_and_prompts_count(model, texts) -> 
     encode(model, texts, role="query", batch_size=1)
     assert sum(rows for rows, _ in shapes) == len(texts)
     assert all(rows * tokens <= TOKENS_PER_TEXT for rows, tokens in shapes)
-    lengths = token_lengths(model, [f"sun moon: {text}" for text in texts])
+    lengths = encoding.token_lengths(model, [f"sun moon: {text}" for text in texts])
     assert max(tokens for _, tokens in shapes) == max(lengths) == model.max_seq_length
     computed = sum(rows * tokens for rows, tokens in shapes)
     shapes.clear()
@@ -79,11 +85,11 @@ def test_batches_are_small_and_little_padded_and_prompts_count(model, texts) -> 
 
 def test_models_without_padding_or_a_limit(texts) -> None:
     model = static()
-    assert token_lengths(model, texts) is None
+    assert encoding.token_lengths(model, texts) is None
     np.testing.assert_allclose(encode(model, texts, batch_size=3), model.encode(texts), atol=1e-6)
     model, texts = transformer(), ["sun", "sun moon star"]
     model[0].tokenizer.model_max_length = int(1e30)
-    assert token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+    assert encoding.token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
     np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
@@ -129,6 +135,124 @@ def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() 
         with pytest.raises(ValueError, match=f"layer={layer}"), at_layer(without_layer, layer, "model"):
             pass
 
+
+# Maps by language
+
+
+LANGUAGES = ["en", "fr", "ru", "zh", "to"]  # "to" is also a method of torch's containers
+TEXTS = ["sun moon", "star rain wind", "snow", "tree leaf root fish", "bird wolf"]
+LAYER = CalibrationLayer(32, LANGUAGES, pivot="fr")
+LAYER.offset.copy_(torch.arange(5.0)[:, None].expand(5, 32))
+
+
+@pytest.fixture(scope="module")
+def mapped(model, tmp_path_factory) -> SentenceTransformer:
+    folder = str(tmp_path_factory.mktemp("model"))
+    export(model, LAYER).save_pretrained(folder)
+    return SentenceTransformer(folder, device="cpu", local_files_only=True)
+
+
+def test_every_role_and_language_is_prompt_and_map_together_and_prompts_that_are_given_stay(model, mapped) -> None:
+    roles: dict[Any, str] = {None: "", "query": "sun moon: ", "document": "a star "}
+    for (role, prompt), code in product(roles.items(), LANGUAGES):
+        expected = normalize(LAYER.transform(model.encode(TEXTS, prompt=prompt), code))
+        np.testing.assert_allclose(encode(mapped, TEXTS, code, role=role), expected, atol=1e-5)
+    for options in ({"prompt": "a star "}, {"prompt_name": "document"}):
+        by_option = mapped.encode(TEXTS, task="ru", **options)
+        np.testing.assert_allclose(encode(mapped, TEXTS, "ru", role="query", **options), by_option, atol=1e-6)
+    assert encode(mapped, TEXTS[0], "fr").shape == (32,)
+
+
+def test_lists_of_languages_are_grouped_and_keep_their_order(mapped) -> None:
+    codes = ["rus", "fr-CA", "zh-Hans", "ru", "en"]
+    tasks = zip(TEXTS, ["ru", "fr", "zh", "ru", "en"], strict=True)
+    expected = np.stack([mapped.encode(text, task=task) for text, task in tasks])
+    np.testing.assert_allclose(encode(mapped, TEXTS, codes), expected, atol=1e-5)
+    tensor = encode(mapped, TEXTS, codes, convert_to_tensor=True, truncate_dim=4)
+    torch.testing.assert_close(tensor, torch.from_numpy(expected[:, :4]), atol=1e-5, rtol=1e-5)
+    of_tensors = encode(mapped, TEXTS, codes, convert_to_numpy=False)
+    np.testing.assert_allclose(torch.stack(of_tensors), expected, atol=1e-5)
+    assert encode(mapped, [], []).shape == (0,)
+
+
+def test_texts_without_a_language_take_the_default_and_languages_without_a_map_are_refused(mapped) -> None:
+    with pytest.warns(UserWarning, match="no language"):
+        plain = encode(mapped, TEXTS, ["en", None, "", "und", None], role="query")
+    np.testing.assert_allclose(plain, encode(mapped, TEXTS, ["en", *["fr"] * 4], role="query"), atol=1e-6)
+    np.testing.assert_allclose(plain[1:], mapped.encode_query(TEXTS[1:]), atol=1e-6)
+    for code in ("sw", "zh-TW", "english"):
+        with pytest.raises(ValueError, match=code):
+            encode(mapped, TEXTS, ["en", *[code] * 4])
+    with pytest.raises(ValueError):
+        encode(mapped, TEXTS, ["en", "fr"])
+
+
+def test_a_model_without_maps_is_called_as_it_is(model) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_allclose(encode(model, TEXTS, ["sw"] * 5, role="query"), model.encode_query(TEXTS))
+        np.testing.assert_allclose(encode(model, TEXTS, "en"), model.encode(TEXTS))
+    assert encoding.task_languages(model) == {}
+
+
+def test_queries_may_have_maps_of_their_own() -> None:
+    base = static()
+    documents, queries = CalibrationLayer(8, ["en", "fr"], pivot="en"), CalibrationLayer(8, ["en", "fr"], pivot="en")
+    queries.offset[1] += 3
+    mapped = export(base, documents, query_calibration=queries)
+    assert encoding.task_languages(mapped) == {"en": "en", "fr": "fr", "query_en": "en", "query_fr": "fr"}
+    codes = ["fra", "en", "fr", "en", "en"]
+    moved = encode(mapped, TEXTS, codes, role="query") - base.encode(TEXTS)
+    np.testing.assert_allclose(moved[:, 0], [3, 0, 3, 0, 0], atol=1e-5)
+    np.testing.assert_allclose(encode(mapped, TEXTS, codes, role="document"), base.encode(TEXTS), atol=1e-5)
+
+
+# Prompts
+
+SHIPPED: dict[str, tuple[dict[str, str], str | None, str, str, str]] = {
+    # prompts, default prompt -> before queries, before documents, before other texts
+    "none": ({}, None, "", "", ""),
+    "E5": ({"query": "query: ", "passage": "passage: "}, None, "query: ", "passage: ", ""),
+    "E5, default": ({"query": "query: ", "passage": "passage: "}, "query", "query: ", "passage: ", "query: "),
+    "BGE": ({"query": "BGE: "}, None, "BGE: ", "", ""),
+    "BGE, default": ({"query": "BGE: "}, "query", "BGE: ", "", "BGE: "),
+    "Qwen": ({"query": "Instruct: a\nQuery:", "document": ""}, None, "Instruct: a\nQuery:", "", ""),
+    "Nomic": ({"query": "q: ", "passage": "d: ", "Classification": "classification: "}, None, "q: ", "d: ", ""),
+    "corpus": ({"query": "q: ", "corpus": "c: "}, None, "q: ", "c: ", ""),
+    "all names": ({"document": "d: ", "passage": "p: ", "corpus": "c: "}, None, "", "d: ", ""),
+    "one for all": ({"text": "text: "}, "text", "text: ", "text: ", "text: "),
+}
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+@pytest.mark.parametrize("name", SHIPPED)
+def test_prompts_as_models_ship_them(name, reloaded, tmp_path) -> None:
+    prompts, default, *expected = SHIPPED[name]
+    model = SentenceTransformer(modules=list(static()), prompts=prompts, default_prompt_name=default, device="cpu")
+    if reloaded:
+        model.save_pretrained(str(tmp_path))
+        model = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+        assert "document" in model.prompts
+    assert [role_prompt(model, role) for role in ("query", "document", None)] == expected
+    names = [encoding.prompt_name(model, role) for role in ("query", "document", None)]
+    assert [model.prompts[each] if each else "" for each in names] == expected
+    assert encoding.embeds_roles_apart(model) == (expected[0] != expected[1])
+
+
+def test_a_prompt_that_is_given_is_a_text_or_a_name_and_routes_embed_roles_apart() -> None:
+    model = SentenceTransformer(modules=list(static()), prompts={"query": "q: ", "sts": "s: "}, device="cpu")
+    assert role_prompt(model, "document", "sts") == "s: " and role_prompt(model, "query", "") == ""
+    assert role_prompt(model, "document", "passage: ") == "passage: "
+    assert not encoding.embeds_roles_apart(model, "text: ", "text: ")
+    with pytest.raises(ValueError, match="retrieval.*query, sts"):
+        role_prompt(model, "query", "retrieval")
+    with pytest.raises(KeyError, match="passage"):
+        role_prompt(model, "passage")
+    model = with_two_encoders(static())
+    assert role_prompt(model, "query") == role_prompt(model, "document") == "" and encoding.embeds_roles_apart(model)
+
+
+# Vectors on the disk
 
 ROWS = np.random.default_rng(0).standard_normal((23, 5)).astype(np.float32)
 HALVES = ROWS.astype(np.float16)
@@ -181,11 +305,11 @@ def test_vectors_that_float16_cannot_hold_name_their_row_and_leave_no_shard(tmp_
 
 def test_the_fingerprint_is_that_of_weights_maps_and_lengths(tmp_path) -> None:
     model = transformer()
-    before = fingerprint(model)
+    before = encoding.fingerprint(model)
     model.encode(["sun", "moon star"])
     model.save_pretrained(str(tmp_path))
-    assert fingerprint(SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)) == before
+    assert encoding.fingerprint(SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)) == before
     calibration = CalibrationLayer(model.get_embedding_dimension(), ["en", "fr"], pivot="en")
-    prints = {before, fingerprint(export(model, calibration)), fingerprint(model.to(torch.bfloat16))}
+    prints = {before, encoding.fingerprint(export(model, calibration)), encoding.fingerprint(model.to(torch.bfloat16))}
     model.max_seq_length = 7
-    assert len(prints | {fingerprint(model)}) == 4
+    assert len(prints | {encoding.fingerprint(model)}) == 4

@@ -52,12 +52,7 @@ def test_a_room_imports_only_rooms_below_it(repository: Path, room: str) -> None
 
 def test_the_equations_import_torch_only(repository: Path) -> None:
     files = sorted((repository / "st_xlret" / "functional").rglob("*.py"))
-    roots = {
-        (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name).split(".")[0]
-        for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-    }
+    roots = {name.partition(".")[0] for file in files for name in imported_names(file)}
     assert roots - set(sys.stdlib_module_names) == {"torch", "st_xlret"}
     assert all(imported_rooms(file) <= {"functional"} for file in files)
 

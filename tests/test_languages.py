@@ -2,21 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from st_xlret.languages import (
-    LanguageIdentifier,
-    check_labels,
-    check_language,
-    check_languages,
-    find_language,
-    id_to_language,
-    language_in_name,
-    language_of,
-    language_to_id,
-    languages_in_name,
-    match_language,
-    read_label,
-    same_language,
-)
+from st_xlret import languages
+from st_xlret.languages import LanguageIdentifier, check_language, id_to_language, language_to_id, match_language
 
 TEXTS = {
     "en": "The train leaves at nine in the morning.",
@@ -41,7 +28,7 @@ def test_normal_forms() -> None:
     forms = {"pt_BR": "pt-br", "zh-Hans": "zh", "arb_Arab": "ar", "hi-Latn": "hi-latn", "tgl": "tl", "zh-TW": "zh-tw"}
     forms |= {" De ": "de", "ell": "el", "iw": "he", "cmn": "zh", "kzj": "kzj", "eng_Latn": "en", "zh-yue": "zh-yue"}
     assert {code: check_language(code) for code in forms} == forms
-    assert check_languages(None) is None and check_languages("fra") == {"fr"}
+    assert languages.check_languages(None) is None and languages.check_languages("fra") == {"fr"}
 
 
 def test_what_is_no_language_is_refused_by_value_and_place() -> None:
@@ -51,25 +38,23 @@ def test_what_is_no_language_is_refused_by_value_and_place() -> None:
             check_language(code, where="a.jsonl, line 3")
     for codes in (["en", "xx1"], []):
         with pytest.raises(ValueError, match="languages"):
-            check_languages(codes)
+            languages.check_languages(codes)
 
 
-def test_a_bare_language_takes_its_variants_in_the_same_script() -> None:
+def test_a_bare_language_takes_its_variants_in_the_same_script_and_a_code_means_a_known_one_in_any_form() -> None:
     wanted = ("pt", "zh", "sr", "de", "de-at")
     kept_as = {"pt-br": "pt", "zh-hans": "zh", "zh-tw": None, "sr-latn": None, "fr": None, "de-at": "de-at"}
     assert {code: match_language(code, wanted) for code in kept_as} == kept_as
     assert match_language("pt", {"pt-br"}) is None and match_language("pt-br", None) == "pt-br"
-    assert same_language("en-gb", "en-us") and not same_language("sr", "sr-latn") and not same_language("zh", "yue")
-
-
-def test_a_code_means_a_known_language_whatever_its_form() -> None:
+    pairs = [("en-gb", "en-us"), ("sr", "sr-latn"), ("zh", "yue")]
+    assert [languages.same_language(*pair) for pair in pairs] == [True, False, False]
     known = ["fr", "ru", "zh", "pt-br", "pt-PT"]
     codes = {"rus": "ru", "fr-CA": "fr", "cmn": "zh", "zh-Hant": None, "pt": "pt-br", "pt_pt": "pt-PT", "und": None}
-    assert {code: find_language(code, known) for code in codes} == codes
+    assert {code: languages.find_language(code, known) for code in codes} == codes
 
 
 def test_languages_are_read_off_a_name() -> None:
-    languages_of = {
+    in_name = {
         "data/my-words.en-fr.tsv.gz": ("en", "fr"),
         "tatoeba.ENG-rus.txt": ("en", "ru"),
         "X.en-zh_TW.tsv": ("en", "zh-tw"),
@@ -77,14 +62,14 @@ def test_languages_are_read_off_a_name() -> None:
         "words.en-zh-Hans.tsv": ("en", "zh"),
         "big-run-2.two-column.sw-en.v2-1.tsv": ("sw", "en"),
     }
-    assert {name: languages_in_name(name) for name in languages_of} == languages_of
-    assert [language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == ["en", "pt-br"]
+    assert {name: languages.languages_in_name(name) for name in in_name} == in_name
+    assert [languages.language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == ["en", "pt-br"]
     ambiguous = ["my-words.tsv", "words.en-pt-br.tsv", "my-to.en-fr.tsv"]
     for name in (*ambiguous, "mined.tsv", "words.en-xx.tsv", "X.en-zh_Hant_TW.tsv"):
         with pytest.raises(ValueError, match=name):
-            languages_in_name(name)
+            languages.languages_in_name(name)
     with pytest.raises(ValueError, match=r"words\.txt"):
-        language_in_name("words.txt")
+        languages.language_in_name("words.txt")
 
 
 def test_texts_are_identified_and_wrong_labels_found() -> None:
@@ -94,17 +79,18 @@ def test_texts_are_identified_and_wrong_labels_found() -> None:
     with pytest.raises(ValueError, match="nah"):
         LanguageIdentifier(["nah"])
     labelled = {**TEXTS, "sw": TEXTS["fr"], "nah": "Niltze, quen tica?"}
-    checked = check_labels({code: [text] for code, text in labelled.items()})
+    checked = languages.check_labels({code: [text] for code, text in labelled.items()})
     assert {code: share for code, (share, _, _) in checked.items()} == {"en": 0, "fr": 0, "zh": 0, "ru": 0, "sw": 1}
     assert checked["sw"] == (1, "fr", TEXTS["fr"])
 
 
 def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
     for label in ("fr", "FR ", "fra", "fra_Latn", "fr-Latn", b"fr"):
-        assert read_label(label) == "fr"
-        assert language_of({"metadata": {"language": label}, "language": " "}) == language_of({"lang": label}) == "fr"
+        assert languages.read_label(label) == "fr"
+        for record in ({"metadata": {"language": label}, "language": " "}, {"lang": label}):
+            assert languages.language_of(record) == "fr"
     for label in (None, float("nan"), "", "  ", "und", "None", "mul", b"unknown"):
-        assert read_label(label) is None and language_of({"language": label}) is None
+        assert languages.read_label(label) is None and languages.language_of({"language": label}) is None
     row = {"language": "health/tico19-PubMed_8", "code": "fra_Latn", "text": "Il pleut.", "n": 3, "und": "und"}
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
-        language_of(row)
+        languages.language_of(row)

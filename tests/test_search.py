@@ -27,24 +27,22 @@ def small_integers(rows: int, dimension: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-2, 3, size=(rows, dimension)).astype(np.float32)
 
 
-def set_blocks(monkeypatch: pytest.MonkeyPatch, rows: int, queries: int = 512) -> None:
+def set_blocks(monkeypatch, rows: int, queries: int = 512) -> None:
     for name, value in {"_ROWS_AT_ONCE": rows, "_QUERIES_AT_ONCE": queries, "_BLOCK": rows}.items():
         monkeypatch.setattr(search, name, value)
 
 
-def assert_sorted(queries: np.ndarray, corpus: np.ndarray, k: int, found: tuple[Tensor, Tensor]) -> None:
+def assert_sorted(queries: np.ndarray, corpus: np.ndarray, k: int, results: tuple[Tensor, Tensor]) -> None:
     """Search results are those of a stable sort, to the bit."""
     scores, order = naive_top_k(queries, corpus, k)
-    np.testing.assert_array_equal(found[1].numpy(), order)
-    np.testing.assert_array_equal(found[0].numpy(), scores)
+    np.testing.assert_array_equal(results[1].numpy(), order)
+    np.testing.assert_array_equal(results[0].numpy(), scores)
 
 
 @pytest.mark.parametrize("k", [1, 30, 203])
-@pytest.mark.parametrize("rows", [1, 2, 8, 9, 40])
+@pytest.mark.parametrize("rows", [1, 2, 8, 9])
 @pytest.mark.parametrize(("block", "queries_at_once"), [(1, 100), (5, 4), (32, 1), (130, 100), (1000, 100)])
-def test_top_k_is_a_stable_sort(
-    k: int, rows: int, block: int, queries_at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_top_k_is_a_stable_sort(k: int, rows: int, block: int, queries_at_once: int, monkeypatch) -> None:
     set_blocks(monkeypatch, block, queries_at_once)
     rising = np.arange(203, dtype=np.float32)[:, None]
     any_order = np.random.default_rng(k).permutation(rising)
@@ -119,9 +117,8 @@ def naive_mining(source: Any, target: Any, k: int, margin: str) -> Pairs:
     forward_mean = [counted[i, near].mean() for i, near in enumerate(forward)]
     backward_mean = [counted[near, j].mean() for j, near in enumerate(backward)]
     mean = np.add.outer(forward_mean, backward_mean) / 2
-    score = {"ratio": cosine / mean, "distance": cosine - mean, "absolute": cosine, "csls": 2 * cosine - 2 * mean}[
-        margin
-    ]
+    scores = {"ratio": cosine / mean, "distance": cosine - mean, "absolute": cosine, "csls": 2 * (cosine - mean)}
+    score = scores[margin]
     candidates = [min((-score[i, j], i, j) for j in near) for i, near in enumerate(forward)]
     candidates += [min((-score[i, j], i, j) for i in near) for j, near in enumerate(backward)]
     used_source, used_target, pairs = set(), set(), []
@@ -149,9 +146,7 @@ def bitext(rows: int, others: int, dimension: int, noise: float, seed: int) -> t
 
 @pytest.mark.parametrize("margin", ["ratio", "distance", "absolute", "csls"])
 @pytest.mark.parametrize(("k", "dimension", "block"), [(1, 5, 7), (4, 24, 32), (4, 768, 1000), (200, 24, 16)])
-def test_mining_equals_mining_pair_by_pair(
-    margin: Any, k: int, dimension: int, block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mining_equals_mining_pair_by_pair(margin: Any, k: int, dimension: int, block: int, monkeypatch) -> None:
     set_blocks(monkeypatch, block)
     source, target = bitext(60, 17, dimension, 0.8, seed=k)
     expected, mined = naive_mining(source, target, k, margin), mine_bitext(source, target, k=k, margin=margin)
@@ -189,37 +184,11 @@ def test_equal_scores_and_copies_go_to_the_lower_rows() -> None:
     assert copies[0].eq(1).all() and copies[2].eq(1).all() and copies[3][2].tolist() == [2, 5, 8, 11, 14]
 
 
-class OnDisk:
-    """A matrix that can be read by slices only, as stored embeddings."""
-
-    def __init__(self, rows: Tensor) -> None:
-        self.rows, self.shape = rows.half().numpy(), tuple(rows.shape)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, part: slice) -> np.ndarray:
-        return self.rows[part]
-
-
-def test_rows_on_disk_give_the_pairs_of_rows_in_memory() -> None:
-    source, target = bitext(60, 30, 24, 0.8, seed=5)
-    expected = mine_bitext(source.half(), target.half())
-    found = mine_pairs(OnDisk(source), OnDisk(target))
-    assert rows_of(found) == [(i, j) for _, i, j in expected]
-    torch.testing.assert_close(found.scores, torch.tensor([score for score, _, _ in expected]), atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "options", "named"),
-    [
-        (torch.ones(2, 3), torch.ones(2, 3), {"margin": "rato"}, "rato"),
-        (torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]), {}, "target row 2"),
-    ],
-)
-def test_what_cannot_be_mined_is_named(source: Any, target: Any, options: Any, named: str) -> None:
-    with pytest.raises((ValueError, KeyError), match=named):
-        mine_pairs(source, target, **options)
+def test_what_cannot_be_mined_is_named() -> None:
+    with pytest.raises(KeyError, match="rato"):
+        mine_pairs(torch.ones(2, 3), torch.ones(2, 3), margin="rato")
+    with pytest.raises(ValueError, match="target row 2"):
+        mine_pairs(torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -16,12 +16,6 @@ from st_xlret import export, fit_calibration
 from tests.data.files import write_jsonl
 from tests.training_scripts.scripts import WORDS
 
-PROSE = {
-    "en": "The cat and the dog are in the house because of the rain.",
-    "fr": "Le chat et le chien sont dans la maison à cause de la pluie.",
-    "de": "Die Katze und der Hund sind wegen des Regens im Haus.",
-}
-
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -84,20 +84,18 @@ def test_wrong_labels_and_a_model_without_prompts_are_reported(folder: Path, cap
     assert all(word in printed for word in ("50.0 % of the labels", "labelled 'de'", "'fr'", "names no prompts"))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--pairs p.jsonl", "p.jsonl"),
-        ("--min_texts 1000 --model no-such-model", "1000 .*'de': 72"),
-        ("--queries nowhere.jsonl", "nowhere.jsonl"),
-        ("--qrels q.tsv", "--qrels"),
-        ("--vectors v.parquet", "--model and --documents"),
-        ("--strength full", "'full'"),
-    ],
-)
-def test_what_cannot_work_is_named_and_nothing_is_written(folder: Path, options: str, message: str) -> None:
-    with pytest.raises((ValueError, OSError), match=message):
-        calibrate(folder, *options.split())
+def test_what_cannot_work_is_named_and_nothing_is_written(folder: Path) -> None:
+    messages = {
+        "--pairs p.jsonl": "p.jsonl",
+        "--min_texts 1000 --model no-such-model": "1000 .*'de': 72",
+        "--queries nowhere.jsonl": "nowhere.jsonl",
+        "--qrels q.tsv": "--qrels",
+        "--vectors v.parquet": "--model and --documents",
+        "--strength full": "'full'",
+    }
+    for options, message in messages.items():
+        with pytest.raises((ValueError, OSError), match=message):
+            calibrate(folder, *options.split())
     assert not (folder / "out").exists()
 
 
@@ -114,9 +112,7 @@ def vectors(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
-def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
-    vectors: str, tmp_path: Path, capsys, queries_only: bool
-) -> None:
+def test_stored_vectors_get_a_map_and_the_lines_that_use_it(vectors: str, tmp_path, capsys, queries_only: bool) -> None:
     output = tmp_path / "map"
     command = ["--vectors", vectors, "--output", str(output), *["--queries_only"] * queries_only]
     main(command)

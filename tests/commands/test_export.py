@@ -42,14 +42,10 @@ def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(tmp_path: Path, en
     assert sizes[0] < 0.6 * sizes[1]
     one, other = (model.encode(TEXTS, normalize_embeddings=True) for model in (encoder, half))
     assert (one * other).sum(axis=1).min() > 0.99
-    with pytest.raises(SystemExit, match="'MIT License'"):
-        exported(tmp_path, "--overwrite", "--license", "MIT License", model="checkpoint")
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
-def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
-    tmp_path: Path, encoder: SentenceTransformer, queries_only: bool
-) -> None:
+def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(tmp_path: Path, encoder, queries_only: bool) -> None:
     generator = np.random.default_rng(0)
     clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
     name = str(tmp_path / "model")
@@ -57,8 +53,8 @@ def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
     calibration.save(tmp_path / "map")
     main(["export", "--output", str(tmp_path / "out"), "--calibration", str(tmp_path / "map"), "--license", "mit"])
     model, raw = SentenceTransformer(str(tmp_path / "out"), device="cpu"), encoder.encode(TEXTS)
-    np.testing.assert_allclose(model.encode_query(TEXTS), calibration.transform(raw, "query"), atol=1e-5)
-    np.testing.assert_allclose(model.encode_document(TEXTS), calibration.transform(raw, "document"), atol=1e-5)
+    for role, vectors in (("query", model.encode_query(TEXTS)), ("document", model.encode_document(TEXTS))):
+        np.testing.assert_allclose(vectors, calibration.transform(raw, role), atol=1e-5)
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
     with pytest.raises(SystemExit, match=f"--model {tmp_path / 'map'}"):  # a map is no model
         exported(tmp_path, "--overwrite", model="map")
@@ -67,8 +63,7 @@ def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
 def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: float, options: list[str]) -> None:
     model = tiny.static()
-    with torch.no_grad():
-        next(model.parameters())[0, 0] = value
+    next(model.parameters()).data[0, 0] = value
     model.save(str(tmp_path / "model"))
     with pytest.raises(SystemExit, match="1 of .* NaN or infinite"):
         exported(tmp_path, *options)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,7 @@ def command(model: Path, documents: Path, tmp_path: Path) -> list[str]:
     return ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "index.parquet")]
 
 
-def test_an_index_has_texts_languages_and_vectors_names_its_model_and_is_replaced_only_if_asked(
-    command: list[str], model: Path, documents: Path
-) -> None:
+def test_an_index_names_its_model_and_is_replaced_if_asked(command: list[str], model: Path, documents: Path) -> None:
     file = Path(command[-1])
     main(command)
     table = pq.read_table(file)
@@ -46,19 +42,19 @@ def test_an_index_has_texts_languages_and_vectors_names_its_model_and_is_replace
 
 
 @pytest.mark.parametrize("call", [2, 3])
-def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch: pytest.MonkeyPatch, call: int) -> None:
+def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch, call: int) -> None:
     file = Path(command[-1])
     encode, calls = SentenceTransformer.encode, []
 
     def counted(self: SentenceTransformer, texts: Any, **options: Any) -> Any:
         calls.append(len(texts))
         if len(calls) == call:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise OSError("a bad disk")
         return encode(self, texts, **options)
 
     monkeypatch.setattr(index, "_AT_A_TIME", 20)
     monkeypatch.setattr(SentenceTransformer, "encode", counted)
-    with pytest.raises(SystemExit, match="No space left"):
+    with pytest.raises(SystemExit, match="a bad disk"):
         main(command)
     assert not file.exists()
     main(command)

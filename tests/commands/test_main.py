@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import pytest
 
@@ -22,10 +23,7 @@ def test_commands_are_listed_and_an_error_is_one_line_that_names_what_is_missing
 
 
 def test_an_interrupted_command_ends_in_one_line(monkeypatch) -> None:
-    def interrupted(*_, **__) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("st_xlret.commands.train.main", interrupted)
+    monkeypatch.setattr("st_xlret.commands.train.main", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit, match="^stopped$"):
         main(["train"])
 

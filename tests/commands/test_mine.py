@@ -48,9 +48,3 @@ def test_a_map_per_language_is_told_the_languages(tmp_path: Path, per_language: 
     options = ["--source_language", "en", "--target_language", "fra", "--margin", "absolute", "--output", str(output)]
     main(["mine", *lines, "--model", str(per_language), *options])
     assert {line.partition("\t")[0] for line in output.read_text().splitlines()} == {"1.000000"}
-
-
-def test_what_a_link_names_is_not_written_over(tmp_path: Path, model: Path, lines: list[str]) -> None:
-    (tmp_path / "link.tsv").symlink_to(lines[1])
-    with pytest.raises(SystemExit, match="what is read"):
-        main(["mine", *lines, "--model", str(model), "--output", str(tmp_path / "link.tsv")])

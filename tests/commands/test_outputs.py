@@ -28,9 +28,7 @@ from st_xlret.commands import main
         ("export m/checkpoint-5 --output m --overwrite", "m/checkpoint-5/modules.json"),
     ],
 )
-def test_what_is_not_ours_or_is_read_stays(
-    command: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_ours_or_is_read_stays(command: str, file: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     ours = {path: '{"benchmark": "bucc"}' for path in ("m/modules.json", "r.json", "t.json")}
     for path, content in {**ours, file: "mine"}.items():

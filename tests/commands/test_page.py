@@ -34,8 +34,8 @@ def port(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[int]
         thread.join()
 
 
-def asked(port: int, method: str, path: str, *, timeout: int | None = None, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+def asked(port: int, method: str, path: str, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     connection.request(method, path, headers=headers)
     answer: Any = connection.getresponse()
     text = answer.read().decode()
@@ -66,7 +66,7 @@ def test_what_the_page_does_not_do(port: int) -> None:
     for status, method, path, headers in requests:
         assert asked(port, method, path, **headers)[0] == status, (method, path, headers)
     with socket.create_connection(("127.0.0.1", port)):  # an idle connection keeps nobody out
-        assert asked(port, "GET", "/?q=star", timeout=20)[0] == 200
+        assert asked(port, "GET", "/?q=star")[0] == 200
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")

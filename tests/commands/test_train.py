@@ -10,9 +10,7 @@ from st_xlret.commands import main
 from tests.training_scripts.scripts import SCRIPTS, command, write_data
 
 
-def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(repository: Path, capsys) -> None:
     recipes = [file.name for file in (repository / "training_scripts" / "recipes").glob("*.yaml")]
     for arguments in ([], ["--help"]):
         main(["train", *arguments])
@@ -26,18 +24,16 @@ def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(
     assert "--dictionaries" in capsys.readouterr().out
 
 
-def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)
     # Options on the command line override the recipe's.
-    given = command("ccp", tmp_path, tmp_path / "run", "--max_steps 2 --save_strategy no --pairs --from_scratch static")
-    main(["train", "ccp", "two-cores.yaml", *given])
+    words = command("ccp", tmp_path, tmp_path / "run", "--max_steps 2 --save_strategy no --pairs --from_scratch static")
+    main(["train", "ccp", "two-cores.yaml", *words])
     assert (tmp_path / "run" / "model" / "modules.json").is_file()
     assert 'SentenceTransformer("' in capsys.readouterr().out
     # An own file of that name comes first.
     (tmp_path / "two-cores.yaml").write_text("widow_size: 3\n")
     with pytest.raises(SystemExit, match="widow_size"):
-        main(["train", "ccp", "two-cores.yaml", *given])
+        main(["train", "ccp", "two-cores.yaml", *words])

@@ -83,14 +83,13 @@ def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None
 
 
 def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
-    cases: list[tuple[dict[str, Any], str | None, bool]] = [
+    for options, metric, best in (
         ({"save_steps": 40}, "m", True),
         ({"save_steps": 40, "eval_steps": 20}, "m", True),
         ({"save_steps": 40, "eval_steps": 30}, "m", False),
         ({"save_strategy": "no"}, "m", False),
         ({}, None, False),
-    ]
-    for options, metric, best in cases:
+    ):
         args = arguments(tmp_path, save_total_limit=1, **options)
         keep_best(args, metric)
         assert (args.load_best_model_at_end, args.metric_for_best_model) == (best, metric)
@@ -119,13 +118,12 @@ def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
 def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without a GPU, whose processor computes in bf16 or not."""
     monkeypatch.setattr("st_xlret.training.arguments.default_device", lambda: "cpu")
-    cases: list[tuple[dict[str, Any], bool, str]] = [
+    for options, capable, expected in (
         ({}, True, "bf16"),
         ({}, False, "fp32"),
         ({"precision": "fp32"}, True, "fp32"),
         ({"bf16": True}, False, "bf16"),
-    ]
-    for options, capable, expected in cases:
+    ):
         monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable)
         args = TrainingArguments(output_dir=str(tmp_path), **options)
         is_bf16 = expected == "bf16"
