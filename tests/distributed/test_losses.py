@@ -23,7 +23,7 @@ from st_xlret.losses.embedding import take_texts
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, share, train
-from tests.losses.batches import EN, QUESTION_COLUMNS, block_features, columns, question_rows, two_encoders
+from tests.losses.batches import EN, block_features, columns, two_encoders
 
 pytestmark = pytest.mark.distributed
 STATISTICS = ["ccp", "ccp, per_language"]
@@ -80,16 +80,14 @@ def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
         texts = [row["sentence"] for row in tiny.window_rows(12)]
         texts = texts[8 * step : 8 * step + 8] if step < 2 else texts[16:20] + [""] * 4
         return [model.preprocess(share(texts, rank, ranks))]
-    if kind == "retrieval":
-        questions = question_rows(8, seed=step)
-        questions[6]["positive"] = questions[1]["positive"]  # a passage that stands on both ranks
-        return columns(model, share(questions, rank, ranks), QUESTION_COLUMNS)
     pairs = tiny.word_rows(36)
-    given = [{**row, "other": other["target"]} for row, other in zip(pairs[:18], pairs[18:], strict=True)]
-    given = given[6 * step : 6 * step + 6]
-    given[5] = given[0]  # the same pair on both ranks
-    names = {"language": ("source", "target", "other"), "distillation": ("target",)}.get(kind, ("source", "target"))
-    return columns(model, share(given, rank, ranks), names)
+    rows = [{**row, "other": other["target"]} for row, other in zip(pairs[:18], pairs[18:], strict=True)]
+    rows = rows[6 * step : 6 * step + 6]
+    rows[5] = rows[0]  # the same pair on both ranks
+    rows[4]["target"] = rows[1]["target"]  # and the same text beside another
+    three = ("source", "target", "other")
+    names = {"language": three, "retrieval": three, "distillation": ("target",)}.get(kind, three[:2])
+    return columns(model, share(rows, rank, ranks), names)
 
 
 def work(rank: int, ranks: int, folder: Path) -> Result:

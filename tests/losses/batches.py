@@ -18,7 +18,6 @@ from st_xlret.losses import MSMLoss, SimilarityDistillationLoss
 from tests import tiny
 
 EN, FR = language_to_id("en"), language_to_id("fr")
-QUESTION_COLUMNS = ("query", "positive", "negative_1")
 
 
 def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
@@ -78,12 +77,3 @@ def rows_with_others() -> list[dict[str, Any]]:
     """Translations, each with a sentence of its own beside it."""
     pairs = tiny.pairs(12).to_list()
     return [{**row, "other": other["source"]} for row, other in zip(pairs[:6], pairs[6:], strict=True)]
-
-
-def question_rows(count: int = 5, seed: int = 4) -> list[dict[str, str]]:
-    """Short questions, each with two passages."""
-    dice = random.Random(seed)
-    return [
-        {column: tiny.sentence(dice, 3 + 2 * (column != "query")) for column in QUESTION_COLUMNS} | {"language": "en"}
-        for _ in range(count)
-    ]

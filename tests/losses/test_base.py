@@ -139,9 +139,7 @@ def test_batches_and_modules_are_changed_by_mappings() -> None:
         (CCPLoss, TEXTS.remove_columns("language"), "come without"),
     ],
 )
-def test_metadata_that_the_hosts_collator_takes_for_texts(
-    tmp_path: Path, build: Any, dataset: Dataset, named: str
-) -> None:
+def test_metadata_that_the_host_takes_for_texts(tmp_path: Path, build: Any, dataset: Dataset, named: str) -> None:
     loss = build(tiny.static())
     options = {"max_steps": 1, "per_device_train_batch_size": 4, "report_to": "none", "save_strategy": "no"}
     args = SentenceTransformerTrainingArguments(str(tmp_path), **options)

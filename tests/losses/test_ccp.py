@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import pytest
@@ -38,8 +37,7 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
     shared: Any = {"temperature": 0.2, "cross_language_negatives": cross, "normalize": normalize}
     masks: Any = {"mask_same_document": mask_document, "mask_same_text": mask_text}
     loss = CCPLoss(model, head, LanguageMemoryBank(5, 6), **masks, **shared)
-    names = ("queue", "queue_language", "queue_document", "queue_text")
-    queue: dict[str, deque] = {name: deque(maxlen=6) for name in names}
+    bank = LanguageMemoryBank(5, 6)
     english, french = tiny.window_rows(3), tiny.window_rows(3, seed=1, language="fr")
     rows = english[:3] + french[:3] + english[3:] + french[3:]
     rows[1]["sentence"] = rows[2]["sentence"]
@@ -55,14 +53,12 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
             document=batch["document_id"] if mask_document else None,
             text=batch["text_id"] if mask_text else None,
             **shared,
-            **({name: torch.stack(list(keys)) for name, keys in queue.items()} if step else {}),
+            **bank.get(),
         )
         torch.testing.assert_close(loss([batch]), expected)
         # The contexts enter the bank, after the loss.
-        keys = F.normalize(z_contexts.detach(), dim=1) if normalize else z_contexts.detach()
-        tags = [batch[f"{kind}_id"][6:] for kind in ("language", "document", "text")]
-        for name, new in zip(names, (keys, *tags), strict=True):
-            queue[name].extend(new)
+        keys = F.normalize(z_contexts, dim=1) if normalize else z_contexts
+        bank.enqueue(keys, *(batch[f"{kind}_id"][6:] for kind in ("language", "document", "text")))
 
 
 def test_what_is_no_window_is_refused() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.losses import RetrievalContrastiveLoss, SemanticContrastiveLoss
-from st_xlret.losses.embedding import embed, take_texts, translation_groups
+from st_xlret.losses.embedding import embed, take_texts
 from st_xlret.modules import transformer_encoder
 from tests import tiny
 from tests.losses.batches import block_features, columns, msm, taught
@@ -89,19 +89,6 @@ def test_parts_are_of_similar_lengths_as_wide_as_their_longest_text_in_multiples
     (vectors,) = embed(model, [model.preprocess(texts)])
     torch.testing.assert_close(vectors, model(model.preprocess(texts))["sentence_embedding"])
     assert [rows for rows, _ in shapes] == [8] * 4 + [32]
-
-
-def test_groups_of_pairs_against_joining_one_by_one() -> None:
-    dice = random.Random(0)
-    for _ in range(20):
-        text = [dice.randrange(12) for _ in range(12)]
-        groups = list(range(6))
-        for _ in groups:
-            for i in range(6):
-                for j in range(6):
-                    if {text[i], text[i + 6]} & {text[j], text[j + 6]}:
-                        groups[i] = groups[j] = min(groups[i], groups[j])
-        assert translation_groups(torch.tensor(text)).tolist() == groups * 2
 
 
 @pytest.mark.parametrize("include_prompt", [True, False])

@@ -13,67 +13,52 @@ import torch
 from sentence_transformers import InputExample, SentenceTransformer
 from torch.utils.data import DataLoader
 
-from st_xlret.losses import (
-    CCPLoss,
-    CrossLingualLoss,
-    CZNCELoss,
-    LangContrastiveLoss,
-    MaskedLMLoss,
-    MSMLoss,
-    RetrievalContrastiveLoss,
-    SemanticContrastiveLoss,
-    SimilarityDistillationLoss,
-)
+from st_xlret import losses
+from st_xlret.losses import CrossLingualLoss, MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 from tests import tiny
 from tests.losses.batches import EN, FR, block_features, columns, msm, rows_with_others, taught
 
 Columns = list[dict[str, Any]]
-
-
-def parallel(model: SentenceTransformer) -> Columns:
-    return columns(model, tiny.pairs(6).to_list())
-
-
-def with_others(model: SentenceTransformer) -> Columns:
-    return columns(model, rows_with_others(), ("source", "target", "other"))
-
-
-def windows(model: SentenceTransformer) -> Columns:
-    return [tiny.features(model, tiny.window_rows(4))]
-
-
-LOSSES: dict[str, tuple[Callable[..., CrossLingualLoss], Callable[[Any], Columns]]] = {
-    "ccp": (lambda model: CCPLoss(model, bank_size=6), windows),
-    "msm": (msm, lambda model: [block_features(model)]),
-    "msm, micro-batches": (partial(msm, mini_batch_size=3), lambda model: [block_features(model)]),
-    "mlm": (MaskedLMLoss, windows),
-    "cz_nce": (CZNCELoss, parallel),
-    "words": (lambda model: CZNCELoss(model, ContextualEncoder(32)), lambda model: columns(model, tiny.word_rows())),
-    "semantic": (SemanticContrastiveLoss, parallel),
-    "language": (LangContrastiveLoss, with_others),
-    "retrieval": (RetrievalContrastiveLoss, with_others),
-    "distillation": (taught, lambda model: parallel(model)[:1]),
+PAIRS, WORDS = (tiny.pairs(6).to_list(), ("source", "target")), (tiny.word_rows(), ("source", "target"))
+OTHERS, WINDOWS = (rows_with_others(), ("source", "target", "other")), (tiny.window_rows(4), ("sentence",))
+# A loss, and the rows and text columns of its batch; those of masked sentences are blocks.
+LOSSES: dict[str, tuple[Callable[..., CrossLingualLoss], Any]] = {
+    "ccp": (partial(losses.CCPLoss, bank_size=6), WINDOWS),
+    "msm": (msm, None),
+    "msm, micro-batches": (partial(msm, mini_batch_size=3), None),
+    "mlm": (MaskedLMLoss, WINDOWS),
+    "cz_nce": (losses.CZNCELoss, PAIRS),
+    "words": (lambda model: losses.CZNCELoss(model, ContextualEncoder(32)), WORDS),
+    "semantic": (losses.SemanticContrastiveLoss, PAIRS),
+    "language": (losses.LangContrastiveLoss, OTHERS),
+    "retrieval": (losses.RetrievalContrastiveLoss, OTHERS),
+    "distillation": (taught, (PAIRS[0], ("source",))),
 }
+READ_WITH_PADDING = {"mlm", "words", "msm, micro-batches"}
 OWNERS = {"ccp", "msm", "msm, micro-batches", "mlm", "words"}
+
+
+def batch_of(name: str, model: SentenceTransformer) -> Columns:
+    rows_and_columns = LOSSES[name][1]
+    return columns(model, *rows_and_columns) if rows_and_columns else [block_features(model)]
 
 
 def built(name: str, dtype: torch.dtype = torch.float32) -> tuple[CrossLingualLoss, Columns]:
     model = tiny.transformer().to(dtype)
     torch.manual_seed(1)
-    make, batch = LOSSES[name]
-    return make(model), batch(model)
+    return LOSSES[name][0](model), batch_of(name, model)
 
 
 def computed(loss: CrossLingualLoss, batch: Columns) -> torch.Tensor:
-    rows = torch.arange(6) if isinstance(loss, SimilarityDistillationLoss) else None
+    rows = torch.arange(6) if isinstance(loss, losses.SimilarityDistillationLoss) else None
     return loss([dict(column) for column in batch], rows)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_all_parameters_are_trained_and_an_evaluation_changes_nothing(name: str) -> None:
     loss, batch = built(name)
-    assert loss.training
+    assert loss.training and (loss.model[0].unpad_inputs is False) == (name in READ_WITH_PADDING)
     with torch.no_grad():
         untrained = computed(loss, batch)
     computed(loss, batch).backward()
@@ -113,36 +98,26 @@ def test_what_the_model_card_says() -> None:
         assert loss.get_config_dict().items() >= options.items() and paper in loss.citation
 
 
-@pytest.mark.parametrize(
-    ("build", "named"),
-    [
-        (lambda static, model: MSMLoss(model, mlm=MaskedLMLoss(tiny.transformer())), "another encoder"),
-        (lambda static, model: CZNCELoss(model, mlm=MaskedLMLoss(tiny.transformer())), "another encoder"),
-        (lambda static, model: CZNCELoss(static, ContextualEncoder(8)), "StaticEmbedding"),
-        (lambda static, model: MaskedLMLoss(static), "StaticEmbedding"),
-        (lambda static, model: SimilarityDistillationLoss(static, torch.ones(6, 5)), r"\(6, 5\)"),
-    ],
-)
-def test_encoders_and_teachers_that_do_not_fit(build: Callable[..., Any], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        build(tiny.static(), tiny.transformer())
-
-
-def test_the_padded_layout_is_kept() -> None:
-    for name in ("mlm", "words", "msm, micro-batches"):
-        model = tiny.transformer()
-        model[0].unpad_inputs = True
-        LOSSES[name][0](model)
-        assert model[0].unpad_inputs is False
+def test_encoders_and_teachers_that_do_not_fit() -> None:
+    static, model, mlm = tiny.static(), tiny.transformer(), MaskedLMLoss(tiny.transformer())
+    for build, named in (
+        (lambda: losses.MSMLoss(model, mlm=mlm), "another encoder"),
+        (lambda: losses.CZNCELoss(model, mlm=mlm), "another encoder"),
+        (lambda: losses.CZNCELoss(static, ContextualEncoder(8)), "StaticEmbedding"),
+        (lambda: MaskedLMLoss(static), "StaticEmbedding"),
+        (lambda: losses.SimilarityDistillationLoss(static, torch.ones(6, 5)), r"\(6, 5\)"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            build()
 
 
 @pytest.mark.parametrize(
     ("build", "texts", "labels"),
     [
-        (CCPLoss, 2, [EN, FR]),
-        (lambda model: MSMLoss(model, cross_language_negatives=True), 4, list(range(7, 19))),
-        (SemanticContrastiveLoss, 2, [1]),
-        (RetrievalContrastiveLoss, 3, [1]),
+        (losses.CCPLoss, 2, [EN, FR]),
+        (lambda model: losses.MSMLoss(model, cross_language_negatives=True), 4, list(range(7, 19))),
+        (losses.SemanticContrastiveLoss, 2, [1]),
+        (losses.RetrievalContrastiveLoss, 3, [1]),
         (MaskedLMLoss, 2, [1]),
     ],
 )
@@ -151,7 +126,7 @@ def test_fit_trains_without_a_collator_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Callable[[Any], Any], texts: int, labels: list[int]
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the host writes "checkpoints"
-    model, dice = (tiny.static if build is SemanticContrastiveLoss else tiny.transformer)(), random.Random(0)
+    model, dice = (tiny.static if build is losses.SemanticContrastiveLoss else tiny.transformer)(), random.Random(0)
     rows = [[tiny.sentence(dice) for _ in range(texts)] for _ in range(12)]
     examples = [InputExample(texts=row, label=labels[i % len(labels)]) for i, row in enumerate(rows)]
     before = [p.detach().clone() for p in model.parameters()]
@@ -169,9 +144,9 @@ def test_a_masked_language_model_is_added(name: str, options: dict[str, Any], te
     model, read = tiny.transformer(), list[dict[str, Any]]()
     mlm = MaskedLMLoss(model, seed=0)
     mlm.register_forward_pre_hook(lambda module, inputs: read.extend(inputs[0]))
-    make, batch = LOSSES[name]
-    parts = make(model, mlm=mlm, **options)(batch(model))
+    make = partial(LOSSES[name][0], model, **options)
+    parts: Any = make(mlm=mlm)(batch_of(name, model))
     assert list(parts) == [name, "mlm"] and [len(column["input_ids"]) for column in read] == [texts]
     mlm.steps.zero_()
-    torch.testing.assert_close(parts[name], make(model, **options)(batch(model)))
+    torch.testing.assert_close(parts[name], make()(batch_of(name, model)))
     torch.testing.assert_close(parts["mlm"], options.get("mlm_weight", 1.0) * mlm(read[:1]))

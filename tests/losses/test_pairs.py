@@ -55,7 +55,9 @@ def test_equals_the_equation_over_the_encoder(make: Any, kind: Any, options: Any
     torch.testing.assert_close(loss, 3 * expected)
 
 
-GROUPS, QUERIES = torch.tensor([0, 1, 2, 1, 4, 5]), torch.tensor([0, 1, 2, 3, 0, 5])
+# Pairs 1 and 3 share their target, and pairs 3 and 5 their source.
+SOURCES, TARGETS = torch.tensor([0, 1, 2, 3, 4, 3]), torch.tensor([0, 1, 2, 1, 4, 5])
+GROUPS = torch.tensor([0, 1, 2, 1, 4, 1])
 
 
 @pytest.mark.parametrize(
@@ -63,15 +65,14 @@ GROUPS, QUERIES = torch.tensor([0, 1, 2, 1, 4, 5]), torch.tensor([0, 1, 2, 3, 0,
     [
         (SemanticContrastiveLoss, f.info_nce_loss, {"text": GROUPS.repeat(2)}),
         (CZNCELoss, f.cz_nce_loss, {"text": GROUPS.repeat(2)}),
-        (RetrievalContrastiveLoss, f.retrieval_contrastive_loss, {"query_text": QUERIES, "passage_text": GROUPS}),
+        (RetrievalContrastiveLoss, f.retrieval_contrastive_loss, {"query_text": SOURCES, "passage_text": TARGETS}),
     ],
 )
-def test_pairs_that_share_a_text_are_no_negatives(kind: Any, equation: Any, tags: Any) -> None:
-    """Of pairs 1 and 3, which share their target, no text is a negative of another; so it is of equal questions."""
+def test_pairs_that_share_a_text_with_each_other_or_with_a_third_are_no_negatives(
+    kind: Any, equation: Any, tags: dict[str, Tensor]
+) -> None:
     model, rows = tiny.static(), rows_with_others()
-    rows[3]["target"] = rows[1]["target"]
-    if kind is RetrievalContrastiveLoss:
-        rows[4]["source"] = rows[0]["source"]
+    rows[3]["target"], rows[5]["source"] = rows[1]["target"], rows[3]["source"]
     source, target = (model(features)["sentence_embedding"] for features in columns(model, rows))
     torch.testing.assert_close(kind(model)(columns(model, rows)), equation(source, target, **tags))
     untagged = [{k: v for k, v in column.items() if k != "text_id"} for column in columns(model, rows)]
