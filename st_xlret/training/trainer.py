@@ -207,8 +207,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         is_new = self.lr_scheduler is None
         schedule: Any = super().create_scheduler(num_training_steps, optimizer)
         if is_new and (drops := [num_training_steps * share for share in self.args.lr_drops]):
-            for group, rate in enumerate(schedule.lr_lambdas):
-                schedule.lr_lambdas[group] = lambda n, rate=rate: rate(n) * 0.1 ** sum(n >= drop for drop in drops)
+            factor = schedule.lr_lambdas[0]  # the host has one function for all groups of weights
+            schedule.lr_lambdas = [lambda n: factor(n) * 0.1 ** sum(n >= drop for drop in drops)] * len(
+                schedule.lr_lambdas
+            )
         return schedule
 
     def compute_loss(

@@ -11,5 +11,6 @@ from tests.distributed.workers import Result, run_on_two_ranks
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
     """Of one rank, and of each of two."""
     folder = tmp_path_factory.mktemp("ranks")
+    single = request.module.work(0, 1, folder)
     first, second = run_on_two_ranks(request.module.work, folder)
-    return request.module.work(0, 1, folder), first, second
+    return single, first, second

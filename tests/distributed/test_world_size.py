@@ -13,12 +13,13 @@ from st_xlret.batches import Rows
 from st_xlret.losses import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from tests import tiny
-from tests.distributed.workers import Result, run_on_two_ranks
+from tests.distributed.workers import Result
 from tests.training.runs import KINDS, parts, questions, run_of, trainer_of
 
 pytestmark = pytest.mark.distributed
 GLOBAL_BATCH = 8
-STEPS = {"ccp": 8, "msm": 4, "ml-ctl": 4, "joint": 4, "retriever": 4}
+STEPS = {"ccp": (4, 7), "msm": (2, 3), "ml-ctl": (2, 3), "joint": (2, 3), "retriever": (2, 3)}
+"""When there is a checkpoint, and when the run ends."""
 
 
 def retriever(model: Any) -> tuple[dict[str, Any], dict[str, Dataset]]:
@@ -42,7 +43,7 @@ def run(kind: str, ranks: int, folder: Path, *, rank: int = 0, resume_from: Path
     for loss in losses.values():
         loss.double()
     options: dict[str, Any] = {"per_device_train_batch_size": GLOBAL_BATCH // ranks, "learning_rate": 1e-3}
-    options |= {"max_steps": STEPS[kind], "save_strategy": "steps", "save_steps": STEPS[kind] // 2}
+    options |= {"save_strategy": "steps", **dict(zip(("save_steps", "max_steps"), STEPS[kind], strict=True))}
     options["joint"] = kind == "joint"
     options |= {"ddp_backend": "gloo"} if ranks > 1 else {}
     trainer, recorder = trainer_of(folder, losses, datasets, **options)
@@ -68,31 +69,17 @@ def check(single: Result, ranks: list[Result], first_step: int = 0) -> None:
 
 
 def work(rank: int, ranks: int, folder: Path) -> Result:
-    """Each kind, and once more on two ranks from the middle of one rank's run."""
-    results = {kind: run(kind, ranks, folder / f"{ranks}-{kind}", rank=rank) for kind in STEPS}
+    """Each kind; on two ranks, which follow, once more from the middle of one rank's run, and exactly repeated."""
+    results: Result = {kind: run(kind, ranks, folder / f"{ranks}-{kind}", rank=rank) for kind in STEPS}
     for kind in KINDS if ranks == 2 else ():
-        before = folder / f"1-{kind}" / f"checkpoint-{STEPS[kind] // 2}"
+        before = folder / f"1-{kind}" / f"checkpoint-{STEPS[kind][0]}"
         results[f"{kind} resumed"] = run(kind, 2, folder / f"1-{kind}-on-2", rank=rank, resume_from=before)
-    return results
+    return {**results, "folder": str(folder), "repeated": repeat(rank, folder / "repeated") if ranks == 2 else None}
 
 
-def test_losses_weights_and_resume(tmp_path: Path) -> None:
-    single, ranks = work(0, 1, tmp_path), run_on_two_ranks(work, tmp_path)
-    for kind, steps in STEPS.items():
-        check(single[kind], [rank[kind] for rank in ranks])
-        if kind in KINDS:
-            check(single[kind], [rank[f"{kind} resumed"] for rank in ranks], steps // 2)
-            before = tmp_path / f"2-{kind}" / f"checkpoint-{steps // 2}"
-            check(single[kind], [run(kind, 1, tmp_path / f"2-{kind}-on-1", resume_from=before)], steps // 2)
-    # They were runs worth repeating: the head has learnt statistics, all losses had steps.
-    variance = single["ccp"]["state"]["ccp/head.norm.running_var"]
-    assert not torch.equal(variance, torch.ones_like(variance))
-    assert {name for _, name in single["joint"]["steps"]} == {"semantic", "language", "retrieval"}
-
-
-def repeat(rank: int, ranks: int, folder: Path) -> Result:
+def repeat(rank: int, folder: Path) -> Result:
     """A run with dropout, and once more from its checkpoint, which lies in its second epoch."""
-    options = {"max_steps": 24, "save_strategy": "steps", "save_steps": 20, "ddp_backend": "gloo"}
+    options = {"max_steps": 23, "save_strategy": "steps", "save_steps": 20, "ddp_backend": "gloo"}
     trainer, recorder = run_of("ccp", folder, seed=rank, **options)
     resumed, repeated = run_of("ccp", folder, seed=5 + rank, **options)
     trainer.train()
@@ -101,10 +88,25 @@ def repeat(rank: int, ranks: int, folder: Path) -> Result:
     return {"epoch": state.epoch, "tokens": state.num_input_tokens_seen, "runs": [recorder.steps, repeated.steps]}
 
 
-def test_two_ranks_resume_exactly(tmp_path: Path) -> None:
-    ranks = run_on_two_ranks(repeat, tmp_path)
+@pytest.mark.parametrize("kind", STEPS)
+def test_losses_weights_and_resume(results: tuple[Result, Result, Result], kind: str) -> None:
+    single, *ranks = results
+    check(single[kind], [rank[kind] for rank in ranks])
+    if kind in KINDS:
+        step, folder = STEPS[kind][0], Path(single["folder"])
+        check(single[kind], [rank[f"{kind} resumed"] for rank in ranks], step)
+        before = folder / f"2-{kind}" / f"checkpoint-{step}"
+        check(single[kind], [run(kind, 1, folder / f"2-{kind}-on-1", resume_from=before)], step)
+    # They were runs worth repeating: the head has learnt statistics, all losses had steps.
+    variance = single["ccp"]["state"]["ccp/head.norm.running_var"]
+    assert not torch.equal(variance, torch.ones_like(variance))
+    assert {name for _, name in single["joint"]["steps"]} == {"semantic", "language", "retrieval"}
+
+
+def test_two_ranks_resume_exactly(results: tuple[Result, Result, Result]) -> None:
+    ranks = [result["repeated"] for result in results[1:]]
     for rank in ranks:
         first, again = rank["runs"]
-        assert again == [step for step in first if step[0] >= 20]
+        assert again and again == [step for step in first if step[0] >= 20]
         assert [part for _, part, _ in first] == [part for _, part, _ in ranks[0]["runs"][0]]
-    assert ranks[0]["epoch"] * 20 / 24 > 1 and ranks[0]["tokens"] == ranks[1]["tokens"] > 0
+    assert ranks[0]["epoch"] * 20 / 23 > 1 and ranks[0]["tokens"] == ranks[1]["tokens"] > 0
