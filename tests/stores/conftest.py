@@ -36,9 +36,9 @@ def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
     """Makes a store of a kind, with the same ten rows for all kinds, and gives its address."""
 
     def build(kind: str) -> str:
-        if kind in stores.BUILDERS:
-            return stores.BUILDERS[kind](tmp_path)
-        return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[kind])
+        if kind in stores.POSTGRES:
+            return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[kind])
+        return getattr(stores, kind)(tmp_path)
 
     return build
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -44,11 +43,9 @@ def qdrant(folder: Path, *, name: str = "") -> str:
     client, models = open_qdrant(folder)
     parameters: Any = models.VectorParams(size=4, distance=models.Distance.COSINE)
     client.create_collection("docs", vectors_config={name: parameters} if name else parameters)
-    points = []
-    for i, (vector, language) in enumerate(zip(VECTORS.tolist(), LANGUAGES, strict=True)):
-        payload = {"text": TEXTS[i], "metadata": {"language": language}} | ({"language": language} if language else {})
-        points.append(models.PointStruct(id=i, vector={name: vector} if name else vector, payload=payload))
-    client.upsert("docs", points)
+    vectors: Any = {name: VECTORS.tolist()} if name else VECTORS.tolist()
+    about = [{"text": TEXTS[i], "language": LANGUAGES[i], "metadata": {"language": LANGUAGES[i]}} for i in range(10)]
+    client.upsert("docs", models.Batch(ids=list(range(10)), vectors=vectors, payloads=about))
     client.close()
     return f"qdrant:{folder / 'qdrant'}?collection=docs"
 
@@ -122,6 +119,5 @@ def beside(address: str, name: str) -> tuple[str, str]:
     return name, address.replace(before, f"{before.partition('=')[0]}={name}")
 
 
-_BUILDERS = (parquet, parquet_folder, npy, faiss_flat, faiss_ivf, qdrant, named_qdrant, chroma, lance)
-BUILDERS: dict[str, Callable[[Path], str]] = {builder.__name__: builder for builder in _BUILDERS}
+BUILDERS = ["parquet", "parquet_folder", "npy", "faiss_flat", "faiss_ivf", "qdrant", "named_qdrant", "chroma", "lance"]
 POSTGRES = {"postgresql": ("vector(4)", "bigint"), "halfvec": ("halfvec(4)", "uuid"), "untyped": ("vector", "char(3)")}

@@ -28,15 +28,13 @@ def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     pq.write_table(pa.table({"id": range(120), "vector": list(ROWS)}), tmp_path / "vectors" / "0.parquet")
     monkeypatch.chdir(tmp_path)
     section = (repository / "docs/guides/vectors.md").read_text(encoding="utf-8").partition("## From a laptop")[2]
-    blocks = re.findall(r"```py(?:thon)?\n(.*?)```", section, re.DOTALL)
-    namespace = {"__name__": "__main__", "calibration": CALIBRATION, "np": np, "stored": {"en": ROWS}}
+    first, *others = re.findall(r"```py(?:thon)?\n(.*?)```", section, re.DOTALL)
+    names = {"__name__": "__main__", "calibration": CALIBRATION, "np": np}
+    exec(first.partition("\n\n\nrows =")[0], names)
 
-    def run(words: str, **names: Any) -> None:
-        for code in blocks:
-            if "def map_batch" in code:
-                exec(code.partition("\n\n\nrows =")[0], namespace)
-            elif words in code:
-                exec(re.sub(r'Transformer\(".*?"\)', f'Transformer("{tmp_path}/encoder")', code), namespace | names)
+    def run(words: str, **more: Any) -> None:
+        (code,) = (code for code in others if words in code)
+        exec(code.replace('"e5"', f'"{tmp_path}/encoder"'), names | more)
 
     return run
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from st_xlret import VectorCalibration
+from st_xlret.calibration.steps import Maps
 from st_xlret.stores import Store, apply_calibration, base, open_store
 from tests.stores.stores import LANGUAGES, VECTORS, table
 
@@ -59,24 +60,17 @@ def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(kind: p
         apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.txt"))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
-def test_a_mapped_array_has_the_type_of_its_source(dtype: Any, tmp_path: Path) -> None:
-    vectors = VECTORS.astype(dtype)
-    vectors[4] = np.nan
-    assert apply_calibration(CALIBRATION, numpy(tmp_path, vectors), str(tmp_path / "mapped.npy")).written == 9
-    written = np.load(tmp_path / "mapped.npy")
-    assert written.dtype == dtype and np.isnan(written).all(axis=1).nonzero()[0].tolist() == [4]
-
-
-def test_rows_without_a_vector_are_left_out(tmp_path: Path) -> None:
-    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1]]
-    store = parquet(tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": LANGUAGES[:7]})
+def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(tmp_path: Path) -> None:
+    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1], [7, 0]]
+    store = parquet(tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": LANGUAGES[:8]})
     with pytest.warns(UserWarning, match="5 rows without a vector"):
-        assert {code: rows.tolist() for code, rows in store.sample(9).items()} == {"de": [[3, 4]], "en": [[1, 2]]}
-    two_numbers = VectorCalibration.fit(np.random.default_rng(1).normal(size=(120, 2)), ["en", "de"] * 60)
-    apply_calibration(two_numbers, store, str(tmp_path / "mapped.parquet"))
-    mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"]
-    assert mapped.is_null().to_pylist() == [False, True, True, True, False, True, True]
+        sample = {code: sorted(rows.tolist()) for code, rows in store.sample(9).items()}
+    assert sample == {"de": [[3, 4]], "en": [[1, 2], [7, 0]]}
+    without_first = VectorCalibration(np.eye(2), Maps(-np.diag([1.0, 0.0])[None], np.zeros((1, 2))))
+    applied = apply_calibration(without_first, store, str(tmp_path / "mapped.parquet"))
+    assert applied == (2, {"without a vector that can be mapped": 5, "of which the map leaves nothing": 1})
+    mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"].to_pylist()
+    assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None]
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
@@ -102,36 +96,12 @@ def test_a_large_file_is_read_in_constant_memory(tmp_path: Path) -> None:
     assert len(held) == 32 and max(held) < 8 * 2**20 < (tmp_path / "docs.parquet").stat().st_size
 
 
-def test_a_folder_is_one_store_of_files_with_the_same_columns(tmp_path: Path) -> None:
-    pq.write_table(table(), tmp_path / "a.parquet")
-    store = open_store(tmp_path)
-    with pytest.raises(FileExistsError, match="what is read"):
-        apply_calibration(CALIBRATION, store, str(tmp_path / "new" / "mapped.parquet"))
-    pq.write_table(table().rename_columns(["vector", "lang", "text"]), tmp_path / "b.parquet")
-    with pytest.raises(ValueError, match=r"b.parquet.*lang, language"):
-        open_store(tmp_path)
-
-
-def test_fields_that_are_not_there(tmp_path: Path) -> None:
-    content = table().rename_columns(["dense", "language", "text"])
-    for fields, named in (
-        ({"vector_field": "text"}, "'text'.*'dense'"),
-        ({}, "'vector'.*'dense'"),
-        ({"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),
-        ({"vector_field": "dense", "languages_file": "codes.txt"}, "codes.txt"),
-    ):
-        with pytest.raises(ValueError, match=named):
-            parquet(tmp_path, content, **fields)
-
-
 def test_languages_are_found_in_texts(tmp_path: Path) -> None:
     pytest.importorskip("py3langid")
     texts = ["The cat sleeps on the roof of the house.", "Le chat dort sur le toit de la maison.", None]
     content = {"vector": [[1.0, 2.0]] * 3, "text": texts}
     with pytest.warns(UserWarning, match="1 row without a language"):
         assert list(parquet(tmp_path, content, text_field="text").sample(5)) == ["en", "fr"]
-    with pytest.raises(ValueError, match="docs.parquet: of 3 rows none"):
-        parquet(tmp_path, content).sample(5)
 
 
 def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,41 +114,61 @@ def test_of_many_rows_some_are_identified(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(sample["sw"]) == 4 and len(sample["en"]) == identify.call_count and 60 < identify.call_count < 150
 
 
-def test_files_without_vectors(tmp_path: Path) -> None:
-    for array in (np.ones(3), np.ones((3, 2), np.int64)):
-        with pytest.raises(ValueError, match="docs.npy"):
-            numpy(tmp_path, array)
-    for vectors in (pa.array([], pa.list_(pa.float32())), [[1.0, 2.0], [1.0, 2.0, 3.0]]):
-        with pytest.raises(ValueError, match="docs.parquet"):
-            parquet(tmp_path, {"vector": vectors}).sample(1)
-    (tmp_path / "broken.faiss").write_bytes(b"no index")
-    for name in ("broken.faiss", "vectors.txt", "missing.parquet"):
-        with pytest.raises((ValueError, OSError), match=name):
-            open_store(tmp_path / name)
-
-
-def test_a_file_of_other_languages(tmp_path: Path) -> None:
-    for codes in (b"en\n" * 9, b"en\n" * 11, b"\xff\xfe" * 10):
-        with pytest.raises(ValueError, match="docs.npy"):
-            numpy(tmp_path, codes=codes).sample(4)
-    assert len(numpy(tmp_path, codes=b"\xef\xbb\xbf" + b"en\n" * 10).sample(10)["en"]) == 10
-
-
 def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) -> None:
     for place in ("language=fr", "language=__HIVE_DEFAULT_PARTITION__", "_temporary/0", ".git", ".b.1.st-xlret-tmp"):
         (tmp_path / place).mkdir(parents=True)
-        pq.write_table(pa.table({"vector": [[1.0, 2.0]] * 2}), tmp_path / place / "a.parquet")
+        pq.write_table(pa.table({"vector": [[1.0, 2.0, 3.0, 4.0]] * 2}), tmp_path / place / "a.parquet")
     for name in ("language=fr/b.parquet.gz", "_SUCCESS"):
         (tmp_path / name).write_bytes(b"")
     with pytest.warns(UserWarning, match="4 files are left out, such as .b.1"):
         store = open_store(tmp_path)
     assert len(store) == 4 and next(store.batches()).column("language").to_pylist() == [None] * 2
     assert {code: len(part) for code, part in store.sample(9).items()} == {"fr": 2}
+    with pytest.raises(FileExistsError, match="what is read"):
+        apply_calibration(CALIBRATION, store, str(tmp_path / "new" / "mapped.parquet"))
+    pq.write_table(table(), tmp_path / "b.parquet")
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match=r"b\.parquet.*text"):
+        open_store(tmp_path)
     (tmp_path / "_delta_log").mkdir()
     with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="_delta_log"):
         open_store(tmp_path)
+
+
+DENSE = table().rename_columns(["dense", "language", "text"])
+NO_CODES = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"], "spoken_lang": ["en"] * 10}
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "message"),
+    [
+        (DENSE, {"vector_field": "text"}, "'text'.*'dense'"),
+        (DENSE, {}, "'vector'.*'dense'"),
+        (DENSE, {"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),
+        (DENSE, {"vector_field": "dense", "languages_file": "codes.txt"}, "codes.txt"),
+        (NO_CODES, {}, r"'health/a_8'.*spoken_lang"),
+        ({"vector": [[1.0, 2.0]] * 3, "text": ["no text field is named"] * 3}, {}, "docs.parquet: of 3 rows none"),
+        ({"vector": [[1.0, 2.0], [1.0, 2.0, 3.0]]}, {}, "docs.parquet"),
+        ({"vector": pa.array([], pa.list_(pa.float32()))}, {}, "docs.parquet"),
+        (np.ones(3), {}, "docs.npy"),
+        (np.ones((3, 2), np.int64), {}, "docs.npy"),
+        (VECTORS, {"codes": b"en\n" * 11}, "docs.npy"),
+        (VECTORS, {"codes": b"\xff\xfe" * 10}, "docs.npy"),
+    ],
+)
+def test_what_cannot_be_sampled_is_named(content: Any, fields: dict, message: str, tmp_path: Path) -> None:
+    make: Any = numpy if isinstance(content, np.ndarray) else parquet
+    with pytest.raises(ValueError, match=message):
+        make(tmp_path, content, **fields).sample(4)
+
+
+def test_what_holds_no_vectors_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.faiss").write_bytes(b"no index")
+    for name in ("broken.faiss", "vectors.txt", "missing.parquet"):
+        with pytest.raises((ValueError, OSError), match=name):
+            open_store(tmp_path / name)
     with pytest.raises(ValueError, match="names no stored vectors"):
         open_store("")
+    assert len(numpy(tmp_path, codes=b"\xef\xbb\xbf" + b"en\n" * 10).sample(10)["en"]) == 10
 
 
 @pytest.mark.parametrize(
@@ -192,21 +182,3 @@ def test_indexes_that_are_not_read(kind: str, named: str, ids: list[int], tmp_pa
     faiss.write_index(index, str(tmp_path / "a.faiss"))
     with pytest.raises(ValueError, match=rf"a\.faiss.*{named}"):
         open_store(tmp_path / "a.faiss")
-
-
-def test_labels_that_are_no_codes_are_refused_with_the_field_that_has_some(tmp_path: Path) -> None:
-    names = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"], "spoken_lang": ["en"] * 10}
-    with pytest.raises(ValueError, match=r"'health/a_8'.*spoken_lang"):
-        parquet(tmp_path, names).sample(9)
-
-
-def test_a_row_of_which_the_map_leaves_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def transform(self: VectorCalibration, vectors: np.ndarray, *given: Any) -> np.ndarray:
-        if (vectors == VECTORS[6]).all(axis=1).any():
-            raise ValueError("nothing is left")
-        return vectors
-
-    monkeypatch.setattr(VectorCalibration, "transform", transform)
-    applied = apply_calibration(CALIBRATION, parquet(tmp_path, table()), str(tmp_path / "mapped.parquet"))
-    assert applied == (9, {"of which the map leaves nothing": 1})
-    assert pq.read_table(tmp_path / "mapped.parquet")["vector"].is_null().to_pylist() == [i == 6 for i in range(10)]

@@ -80,6 +80,7 @@ def test_mapped_vectors_go_beside_the_stored_ones_once(
     store = opened(mapped)
     np.testing.assert_allclose(read(store)[0], transform(calibration, VECTORS, "document"), atol=2e-3)
     assert read(store)[1] == LANGUAGES
+    assert not mapped.endswith(".npy") or np.load(mapped).dtype == np.float64, "the type of its source"
     if not address.endswith((".faiss", ".npy")):  # these have no place for a mark
         with pytest.raises(ValueError, match=re.escape(f"made from, {original}")):
             apply_calibration(calibration, store, "again.parquet")
@@ -158,14 +159,6 @@ def test_any_name_is_quoted_in_postgresql(
     assert apply_calibration(fitted(store), store, f"mapped {name}").written == 10
     expected = fitted(store).transform(VECTORS, "document")
     np.testing.assert_allclose(read(opened(address.replace(column, quote(f"mapped {name}"))))[0], expected, atol=1e-3)
-
-
-def test_a_name_is_cut_as_postgresql_does(build: Build, opened: Opened) -> None:
-    address = build("postgresql")
-    for written in (10, 0):
-        store = opened(address)
-        assert store.metric == "cosine"  # that of its index
-        assert apply_calibration(fitted(store), store, "ü" * 40).written == written
 
 
 def test_null_and_vectors_of_another_length_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
@@ -268,10 +261,8 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path,
 
 def test_rows_that_a_trigger_leaves_out_are_no_success(build: Build, sql: Sql, opened: Opened) -> None:
     store = opened(build("postgresql"))
-    sql(
-        "CREATE OR REPLACE FUNCTION skip() RETURNS trigger AS $$ BEGIN "
-        "IF NEW.key > 30 THEN RETURN NULL; END IF; RETURN NEW; END $$ LANGUAGE plpgsql"
-    )
+    skip = "BEGIN IF NEW.key > 30 THEN RETURN NULL; END IF; RETURN NEW; END"
+    sql(f"CREATE OR REPLACE FUNCTION skip() RETURNS trigger AS $$ {skip} $$ LANGUAGE plpgsql")
     sql("CREATE TRIGGER skip BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION skip()")
     with pytest.raises(OSError, match="has taken 2 of 3"):
         apply_calibration(fitted(store), store, "mapped")
@@ -290,12 +281,15 @@ def test_a_busy_table_is_left_to_others(
         assert "mapped" not in str(sql("SELECT * FROM docs").description)
 
 
-def test_types_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
     address = build("postgresql")
-    sql("DROP TYPE IF EXISTS spoken CASCADE")
-    sql("CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
+    sql("DROP TYPE IF EXISTS spoken CASCADE; CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
     sql("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
     assert read(opened(address))[1] == LANGUAGES
+    for written in (10, 0):  # a name is cut as PostgreSQL does
+        store = opened(address)
+        assert store.metric == "cosine"  # that of its index
+        assert apply_calibration(fitted(store), store, "ü" * 40).written == written
     sql("CREATE TABLE heir () INHERITS (docs)")
     with pytest.raises(ValueError, match="inherit"):
         opened(address)
@@ -304,26 +298,22 @@ def test_types_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Open
 
 
 @pytest.mark.parametrize("words", ["query_points_groups", "DISTINCT ON"])
-def test_databases_group_as_the_guide_says(
-    words: str, tmp_path: Path, repository: Path, request: pytest.FixtureRequest
-) -> None:
+def test_databases_group_as_the_guide_says(words: str, tmp_path: Path, repository: Path, build: Build, request) -> None:
     """Row 4 alone is on page 2; page 0 has rows 0 (en) and 1 (fr), page 1 rows 2 (en) and 6 (fr)."""
     page_of = {0: 0, 1: 0, 2: 1, 6: 1, 4: 2}
     guide = (repository / "docs/guides/vectors.md").read_text("utf-8")
     (code,) = (block for block in re.findall(r"```(?:py|sql)\n(.*?)```", guide, re.DOTALL) if words in block)
     asked = 3 * VECTORS[0] + 2 * VECTORS[4] + VECTORS[2]  # best first, the rows are 0, 4, 1, 2, 6
     if words == "DISTINCT ON":
+        build("postgresql")
         sql = request.getfixturevalue("sql")
-        request.getfixturevalue("build")("postgresql")
-        sql("ALTER TABLE docs RENAME lang TO language")
-        sql("ALTER TABLE docs ADD page int")
+        sql("ALTER TABLE docs RENAME lang TO language; ALTER TABLE docs ADD page int")
         for row, page in page_of.items():
             sql("UPDATE docs SET page = %s WHERE key = %s", (page, 7 * row))
-        sql("DELETE FROM docs WHERE page IS NULL")
         rows = sql(code, {"query": str(asked.tolist()), "language": "fr"}).fetchall()
         results = [int(text.split()[1]) for _, _, text in rows]
     else:
-        stores.qdrant(tmp_path)
+        build("qdrant")
         client, _ = stores.open_qdrant(tmp_path)
         for row, page in page_of.items():
             client.set_payload("docs", {"page": page}, points=[row])
