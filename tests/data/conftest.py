@@ -1,28 +1,13 @@
-"""Loaders that keep their tables in a temporary folder, and give their reports."""
+"""Tables are kept in a temporary folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+import datasets
 import pytest
 
-from st_xlret.data import Report, load_documents, load_pairs, load_retrieval
 
-
-def reporting(load: Callable[..., Any]) -> Any:
-    """A fixture: sources and options -> table, report."""
-
-    @pytest.fixture
-    def loader(tmp_path: Path) -> Any:
-        def run(sources: Any, **options: Any) -> Any:
-            report = Report()
-            return load(sources, report=report, cache_dir=tmp_path / "cache", **options), report
-
-        return run
-
-    return loader
-
-
-read, load, questions = map(reporting, (load_documents, load_pairs, load_retrieval))
+@pytest.fixture(autouse=True)
+def _kept_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")

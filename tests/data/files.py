@@ -1,15 +1,17 @@
-"""Writing the files that the tests read: text, pairs in Moses' format, questions in both formats."""
+"""Writing the files that the tests read (text, pairs, questions in both formats), and loading them with a report."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import lzma
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
+
+from st_xlret.data import Report, load_documents, load_pairs, load_retrieval
 
 
 def write_bytes(file: Path, data: bytes) -> Path:
@@ -29,6 +31,29 @@ def write_jsonl(file: Path, records: Iterable[Any]) -> Path:
     """Write records, one per line; strings are written as they are."""
     lines = (record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
     return write_text(file, "".join(f"{line}\n" for line in lines))
+
+
+def reporting(load: Callable[..., Any]) -> Any:
+    """The loader with the report beside its table."""
+
+    def loader(sources: Any, **options: Any) -> tuple[Dataset, Report]:
+        report = Report()
+        return load(sources, report=report, **options), report
+
+    return loader
+
+
+read, load, questions = map(reporting, (load_documents, load_pairs, load_retrieval))
+
+
+def rows(table: Dataset) -> list[tuple[Any, ...]]:
+    """The rows of a table, without the names of its columns."""
+    return [tuple(row.values()) for row in table]
+
+
+def pair(source: Any, target: Any, source_language: Any = "en", target_language: Any = "fr") -> dict[str, Any]:
+    names = ("source", "target", "source_language", "target_language")
+    return dict(zip(names, (source, target, source_language, target_language), strict=True))
 
 
 def moses(folder: Path, sides: dict[str, str], name: str = "X.en-fr") -> Path:
@@ -72,11 +97,6 @@ def question_rows(file: Path, **changed: Any) -> Path:
         row = {"query": text, "positive": positive, "title": title, "answers": [answer]}
         rows.append({**row, "answer_start": max(0, positive.find(answer)), "negatives": [positive, negative]})
     return write_jsonl(file, [{**rows[0], **changed}, *rows[1:]])
-
-
-def rows(table: Dataset) -> list[tuple[Any, ...]]:
-    """The rows of a table, without the names of its columns."""
-    return [tuple(row.values()) for row in table]
 
 
 def multilingual_pool(folder: Path, texts: dict[str, list[str]]) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import DataError, read_documents
-from tests.data.files import rows, write_jsonl, write_text
+from tests.data.files import read, rows, write_jsonl, write_text
 
 EN, FR = "The cat sleeps. The dog does not.", "Le chat dort. Le chien ne dort pas."
 DOCUMENTS = [("en", EN), ("fr", FR)]
@@ -42,7 +42,7 @@ def written(file: Path, field: str = "language") -> Path:
     return file
 
 
-def test_a_row_per_sentence_with_its_place(tmp_path: Path, read: Any) -> None:
+def test_a_row_per_sentence_with_its_place(tmp_path: Path) -> None:
     files = [
         write_jsonl(tmp_path / "b.jsonl.gz", [document("fr", "Un.", " ", "Deux\n fois.")]),
         write_jsonl(tmp_path / "a.jsonl", [document("en", "One."), document("en"), document("en", "A.", "B.")]),
@@ -122,7 +122,7 @@ def test_a_beir_document_is_whole_and_its_title_without_a_text(tmp_path: Path) -
     assert [text for _, text in pages] == ["One.", "Two."], "a redirect has no text"
 
 
-def test_cc100_has_blank_lines_between_documents(tmp_path: Path, read: Any) -> None:
+def test_cc100_has_blank_lines_between_documents(tmp_path: Path) -> None:
     write_text(tmp_path / "in" / "fr.txt.xz", "Un titre\nIl pleut. Il fait froid.\n\nDeux.\n\n\n")
     write_text(tmp_path / "in" / "hi_rom.txt", "ek\n")
     write_text(tmp_path / "in" / "zh-Hans.txt.xz", "下雨了。\n")
@@ -169,14 +169,14 @@ def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: py
         texts(tmp_path)
 
 
-def test_a_language_filter_takes_variants_in_the_same_script(read: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_language_filter_takes_variants_in_the_same_script(caplog: pytest.LogCaptureFixture) -> None:
     records = [document(code, code) for code in ["pt", "pt-BR", "zh", "zh-TW", "fr"]]
     assert read(records, languages=["pt", "zh", "de"])[0]["language"][:] == ["pt", "pt", "zh"]
     assert "no documents are in de" in caplog.text
     assert read(records)[0]["language"][:] == ["pt", "pt-br", "zh", "zh-tw", "fr"]
 
 
-def test_data_sets_and_iterables_are_sources(tmp_path: Path, read: Any) -> None:
+def test_data_sets_and_iterables_are_sources(tmp_path: Path) -> None:
     records = [document("en", "A.", "B."), document("fr", "C.")]
     dataset = Dataset.from_list(records)
     dataset.save_to_disk(tmp_path / "saved")
@@ -187,7 +187,7 @@ def test_data_sets_and_iterables_are_sources(tmp_path: Path, read: Any) -> None:
         read([[records[0], "B."]])
 
 
-def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, read: Any) -> None:
+def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path) -> None:
     file = write_jsonl(tmp_path / "d.jsonl", [document("en", "A.")])
     first, again = read(file), read(file)
     assert again[0].cache_files == first[0].cache_files and again[1] == first[1]
@@ -201,11 +201,8 @@ def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path, read: Any) 
 
 
 @pytest.mark.parametrize("offline", [False, True])
-def test_a_data_set_is_read_by_its_name(
-    offline: bool, tmp_path: Path, read: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_data_set_is_read_by_its_name(offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", offline)
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
     for count in (2, 3):  # a change is seen
         for part in range(2):
             pages = {"text": [f"Page {part} {row}. It ends." for row in range(count)], "id": [""] * count}

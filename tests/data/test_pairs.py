@@ -9,31 +9,22 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import DataError, read_dictionary
-from tests.data.files import moses, rows, write_jsonl, write_text
+from tests.data.files import load, moses, pair, rows, write_jsonl, write_text
 
-COLUMNS = ["source", "target", "source_language", "target_language"]
 FILES = ["a.jsonl.gz", "X.en-fr.fr", "WikiMatrix.en-fr.tsv.gz", "my.en-fr.tsv", "en-fr.txt", "tatoeba.fra-eng.eng"]
 
 
-def pair(source: Any, target: Any, source_language: Any = "en", target_language: Any = "fr") -> dict[str, Any]:
-    return dict(zip(COLUMNS, (source, target, source_language, target_language), strict=True))
-
-
-def every_format(folder: Path) -> Path:
-    """A folder of all formats, with files beside them that are not parallel sentences."""
+def test_a_folder_mixes_all_formats(tmp_path: Path) -> None:
+    folder = tmp_path / "mixed"
     write_jsonl(folder / "deep" / "a.jsonl.gz", [pair(f"a{i}", f"jsonl{i}") for i in (1, 2)])
-    write_jsonl(folder / "documents.jsonl", [{"language": "en", "sentences": ["One."]}])
     write_text(folder / "WikiMatrix.en-fr.tsv.gz", "1.2\td1\tmined1\n1.03\td0\tmined0\n1.1\td2\tmined2\n")
     write_text(folder / "my.en-fr.tsv", "e1\ttsv1\ne2\ttsv2\n")
     write_text(folder / "en-fr.txt", "f1 muse1\nf2\tmuse2\n")
     moses(folder, {"en": "g1\ng2\n", "fr": "moses1\nmoses2\n"})
     moses(folder, {"fra": "laser1\nlaser2\n", "eng": "h1\nh2\n"}, "tatoeba.fra-eng")
+    # Files beside them that are not parallel sentences.
+    write_jsonl(folder / "documents.jsonl", [{"language": "en", "sentences": ["One."]}])
     write_text(folder / "NOTICE.txt", "licence\n")
-    return folder
-
-
-def test_a_folder_mixes_all_formats(tmp_path: Path, load: Any) -> None:
-    folder = every_format(tmp_path / "mixed")
     table, report = load(folder)
     french = [row["target"] if row["target_language"] == "fr" else row["source"] for row in table]
     names = ("jsonl", "mined", "tsv", "muse", "moses", "laser")
@@ -47,7 +38,7 @@ def test_a_folder_mixes_all_formats(tmp_path: Path, load: Any) -> None:
         load(folder, languages=["en", "de"])
 
 
-def test_what_is_no_pair_is_counted(load: Any) -> None:
+def test_what_is_no_pair_is_counted() -> None:
     records = [pair("A", "B"), pair("A", " "), pair("", "B"), pair("C", "C"), pair("A ", "B")]
     for source in (records, Dataset.from_list(records), iter(records)):
         table, report = load(source)
@@ -65,7 +56,7 @@ def test_what_is_no_pair_is_counted(load: Any) -> None:
         ("en-fr.txt", "en fr", ""),
     ],
 )
-def test_a_first_line_of_names_is_no_pair(name: str, header: str, score: str, tmp_path: Path, load: Any) -> None:
+def test_a_first_line_of_names_is_no_pair(name: str, header: str, score: str, tmp_path: Path) -> None:
     file = write_text(tmp_path / name, f"{header}\n{score}text\ttexte\n{score}source\ttarget\n")
     assert load(file)[0]["target"][:] == ["texte", "target"]
     if not score:
@@ -74,7 +65,7 @@ def test_a_first_line_of_names_is_no_pair(name: str, header: str, score: str, tm
         load(write_text(tmp_path / "in" / "X.fr-en.tsv", "lang_en\tfr\nx\ty\n"))
 
 
-def test_a_pair_is_of_two_languages(load: Any) -> None:
+def test_a_pair_is_of_two_languages() -> None:
     codes = [("en-GB", "en-US"), ("en-GB", "fr"), ("pt", "pt-BR"), ("zh", "zh-TW"), ("sr", "sr-Latn"), ("zh", "yue")]
     table, report = load([pair("A", str(i), *both) for i, both in enumerate(codes)])
     assert table["target"][:] == ["1", "3", "4", "5"] and report["en-gb>en-us", "same_language"] == 1
@@ -86,7 +77,7 @@ def test_a_pair_is_of_two_languages(load: Any) -> None:
     assert [report[f"en>{code}", "other_languages"] for code in ("fr", "zh-tw")] == [1, 1]
 
 
-def test_a_sample_is_a_prefix_of_a_larger_one(load: Any) -> None:
+def test_a_sample_is_a_prefix_of_a_larger_one() -> None:
     counts = (("fr", 200), ("de", 30))
     records = [pair(f"{i} apples", f"{i} {code}", "en", code) for code, count in counts for i in range(count)]
     small, large, whole = (load(records, per_language=limit)[0]["source"][:] for limit in (10, 50, 1000))
@@ -96,7 +87,7 @@ def test_a_sample_is_a_prefix_of_a_larger_one(load: Any) -> None:
     assert not load(records, per_language=-1)[0]
 
 
-def test_scores_below_the_limit_are_left_out(tmp_path: Path, load: Any) -> None:
+def test_scores_below_the_limit_are_left_out(tmp_path: Path) -> None:
     lines = ["1.2\tYes.\tOui.", "1.05\tNo.\tNon.", "1.03\tCat.\tChien.", "nan\tOK\tBon", "1.1\t\tx"]
     file = write_text(tmp_path / "WikiMatrix.en-fr.tsv.gz", "\n".join(lines))
     table, report = load(file)
@@ -105,7 +96,7 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path, load: Any) -> None:
     assert len(load(file, min_score=1.1)[0]) == 1 and len(load(file, min_score=0.0)[0]) == 3
 
 
-def test_moses_files_are_read_side_by_side(tmp_path: Path, load: Any) -> None:
+def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
     moses(tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n"})
     with open(tmp_path / "X.en-fr.fr", "ab") as file:
         file.write(b"\xff\nOK\n")
@@ -123,7 +114,7 @@ def test_moses_files_are_read_side_by_side(tmp_path: Path, load: Any) -> None:
 
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("french", ["Oui.\n", "Oui.\nNon.\nSi.\n", None])
-def test_moses_files_of_different_length_are_refused(french: Any, skip: bool, tmp_path: Path, load: Any) -> None:
+def test_moses_files_of_different_length_are_refused(french: Any, skip: bool, tmp_path: Path) -> None:
     moses(tmp_path, {"en": "Yes.\nNo.\n"} if french is None else {"en": "Yes.\nNo.\n", "fr": french})
     with pytest.raises(DataError, match=r"X\.en-fr\.en.*X\.en-fr\.fr"):
         load(tmp_path, skip_bad_lines=skip)
@@ -134,7 +125,7 @@ def test_moses_files_of_different_length_are_refused(french: Any, skip: bool, tm
     # The languages of the first two are in doubt.
     ["my-words.en-xx.tsv", "X.en-pt-br.tsv", "words.txt", "words.tsv", "X.en-fr.csv", "a.json", "passages.jsonl"],
 )
-def test_files_that_are_none_are_refused_in_folders_too(name: str, tmp_path: Path, load: Any) -> None:
+def test_files_that_are_none_are_refused_in_folders_too(name: str, tmp_path: Path) -> None:
     file = write_text(tmp_path / "in" / name, '{"_id": 1}\n')
     is_doubtful = "-" in name and not name.endswith(".csv")
     if is_doubtful:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, write_jsonl, write_text
+from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, questions, write_jsonl, write_text
 
 
 @pytest.fixture(params=["beir", "rows"])
@@ -20,7 +20,7 @@ def negatives_of(table: Any, row: int) -> list[str]:
     return [text for name, text in table[row].items() if name.startswith("negative_")]
 
 
-def test_passages_have_their_titles_before_them(source: Path, questions: Any) -> None:
+def test_passages_have_their_titles_before_them(source: Path) -> None:
     table, report = questions(source)
     assert table.column_names == ["query", "positive", "language"]
     assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()]
@@ -31,7 +31,7 @@ def test_passages_have_their_titles_before_them(source: Path, questions: Any) ->
     assert set(without["language"]) == {"sw"}
 
 
-def test_the_sentence_with_the_answer(source: Path, questions: Any) -> None:
+def test_the_sentence_with_the_answer(source: Path) -> None:
     # The answer of the last question stands nowhere: its whole passage is taken.
     assert questions(source, positives="sentence", titles=False)[0]["positive"][:] == SENTENCES
     titled = questions(source, positives="sentence", negatives=3)[0]
@@ -40,7 +40,7 @@ def test_the_sentence_with_the_answer(source: Path, questions: Any) -> None:
     assert "Weather It rained on Monday." in negatives_of(titled, 0)
 
 
-def test_a_sentence_is_followed_by_its_passage(source: Path, questions: Any) -> None:
+def test_a_sentence_is_followed_by_its_passage(source: Path) -> None:
     table, _ = questions(source, positives="sentence", context=True, negatives=3, titles=False)
     first, second = (PARAGRAPHS[name][1] for name in ("d1", "d2"))
     assert table[0]["positive"] == f"The sun came out at seven. {first}"
@@ -50,7 +50,7 @@ def test_a_sentence_is_followed_by_its_passage(source: Path, questions: Any) -> 
         questions(source, context=True)
 
 
-def test_an_answer_is_taken_where_it_stands(tmp_path: Path, questions: Any) -> None:
+def test_an_answer_is_taken_where_it_stands(tmp_path: Path) -> None:
     text = "At  seven it rained.\n\nThe sun came out at seven.  A\tdog slept."
     rows = [{"query": "When?", "positive": text, "answers": ["seven"], "answer_start": text.rindex("seven")}]
     # Another answer at the position of the first one is none.
@@ -59,7 +59,7 @@ def test_an_answer_is_taken_where_it_stands(tmp_path: Path, questions: Any) -> N
     assert table["positive"][:] == ["The sun came out at seven.", " ".join(text.split())]
 
 
-def test_hard_negatives(tmp_path: Path, questions: Any) -> None:
+def test_hard_negatives(tmp_path: Path) -> None:
     table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2)
     assert table.column_names == ["query", "positive", "negative_1", "negative_2", "language"]
     # A passage that is untitled here is another text than the positive.
@@ -72,14 +72,14 @@ def test_hard_negatives(tmp_path: Path, questions: Any) -> None:
     assert table["negative_1"][:] == ["Nothing of interest."] and report[str(tmp_path / "beir"), "no_negative"] == 2
 
 
-def test_gzipped_files_and_several_sources(tmp_path: Path, questions: Any) -> None:
+def test_gzipped_files_and_several_sources(tmp_path: Path) -> None:
     file = question_rows(tmp_path / "rows" / "b.jsonl.gz")
     table, report = questions([beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev")
     # What stands in several sources is taken once.
     assert len(table) == 3 and report[str(file), "duplicate"] == 3
 
 
-def test_languages_of_questions(tmp_path: Path, questions: Any) -> None:
+def test_languages_of_questions(tmp_path: Path) -> None:
     queries = [{"_id": "q1", "text": "Lini?", "metadata": {"language": "swa"}}]
     queries += [{"_id": name, "text": f"{name}?", "language": code} for name, code in (("q2", "pt-BR"), ("q3", "fr"))]
     folder = beir(tmp_path / "beir", queries=queries)
@@ -101,7 +101,7 @@ def test_languages_of_questions(tmp_path: Path, questions: Any) -> None:
         ("qrels/train.tsv", "q1\td9\tmuch"),
     ],
 )
-def test_a_bad_line_of_beir_is_named_or_skipped(name: str, line: Any, tmp_path: Path, questions: Any) -> None:
+def test_a_bad_line_of_beir_is_named_or_skipped(name: str, line: Any, tmp_path: Path) -> None:
     folder = beir(tmp_path / "beir")
     lines = (folder / name).read_text(encoding="utf-8").splitlines()
     write_jsonl(folder / name, [*lines, line])
@@ -110,7 +110,7 @@ def test_a_bad_line_of_beir_is_named_or_skipped(name: str, line: Any, tmp_path: 
     assert len(questions(folder, skip_bad_lines=True)[0]) == 3
 
 
-def test_ids_that_are_nowhere_are_named(tmp_path: Path, questions: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_ids_that_are_nowhere_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = beir(tmp_path / "beir")
     write_text(folder / "qrels" / "train.tsv", "q1\td1\t1\nq2\td9\t1\nq9\td1\t1\n")
     with pytest.raises(DataError, match="q9"):

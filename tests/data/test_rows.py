@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
 from st_xlret.data import by_language, hold_out_pairs, hold_out_questions, pack_documents
+from tests.data.files import pair
 from tests.tiny import word_tokenizer
 
 COUNTS = {("en", "fr"): 400, ("en", "de"): 55, ("en", "sw"): 9}
-
-
-def dataset(rows: list[tuple[str, str, str, str]]) -> Dataset:
-    names = ("source", "target", "source_language", "target_language")
-    return Dataset.from_list([dict(zip(names, row, strict=True)) for row in rows])
 
 
 def many(counts: dict[tuple[str, str], int], distinct: int) -> Dataset:
     """Rows of each language pair in random order, of so many different texts per language."""
     dice = np.random.default_rng(0)
     pairs = dice.permutation([both for both, count in counts.items() for _ in range(count)])
-    return dataset([(*(f"{code} {dice.integers(distinct)}" for code in both), *both) for both in pairs.tolist()])
+    return Dataset.from_list([pair(*(f"{code} {dice.integers(distinct)}" for code in both), *both) for both in pairs])
 
 
 def test_at_most_a_tenth_of_each_language_pair() -> None:
@@ -62,29 +56,29 @@ def test_questions_are_held_out_with_their_passages() -> None:
 
 def test_a_pivot_on_either_side_is_found() -> None:
     rows = [("a", "b", "fr", "en"), ("c", "d", "de", "en"), ("e", "f", "en", "fr"), ("g", "h", "ja", "ko")]
-    assert by_language(dataset(rows)) == {"fr": (["a", "f"], ["b", "e"]), "de": (["c"], ["d"])}
+    pairs = Dataset.from_list([pair(*row) for row in rows])
+    assert by_language(pairs) == {"fr": (["a", "f"], ["b", "e"]), "de": (["c"], ["d"])}
     # Of two languages in equally many rows, the source is the pivot.
-    assert by_language(dataset(rows[2:3])) == {"fr": (["f"], ["e"])}
-    assert by_language(dataset(rows).select([])) == {}
+    assert by_language(pairs.select([2])) == {"fr": (["f"], ["e"])}
+    assert by_language(pairs.select([])) == {}
 
 
-def test_units_are_as_long_as_they_may_be(tmp_path: Path) -> None:
+def test_units_are_as_long_as_they_may_be() -> None:
     sentences = ["sun moon", "star", "rain wind snow", "", "tree", "leaf root", " "]
     rows = {"sentence": sentences, "language": ["en"] * 7, "document": [0, 0, 0, 0, 0, 1, 2], "position": range(7)}
     documents = Dataset.from_dict({name: list(values) for name, values in rows.items()})
-    pack = partial(pack_documents, cache_dir=tmp_path)
     # Five tokens and two special ones; a document's units are its own, and empty sentences are gone.
-    packed = pack(documents, word_tokenizer(), max_tokens=7)
+    packed = pack_documents(documents, word_tokenizer(), max_tokens=7)
     assert packed["sentence"][:] == ["sun moon star", "rain wind snow tree", "leaf root"]
     assert packed["document"][:] == [0, 0, 1] and packed["position"][:] == [0, 1, 0]
     assert packed["language"][:] == ["en"] * 3
     # A static encoder reads no special tokens.
-    assert pack(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
+    assert pack_documents(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
     # The table is taken again, with a tokenizer on which a truncating call left its mark.
     tokenizer = word_tokenizer()
     tokenizer(["sun"], truncation=True, max_length=3, padding=True)
-    assert pack(documents, tokenizer, max_tokens=7).cache_files == packed.cache_files
+    assert pack_documents(documents, tokenizer, max_tokens=7).cache_files == packed.cache_files
     # A sentence that is too long stays a unit.
-    packed = pack(documents, word_tokenizer(), max_tokens=4)
+    packed = pack_documents(documents, word_tokenizer(), max_tokens=4)
     assert packed["sentence"][:] == ["sun moon", "star", "rain wind snow", "tree", "leaf root"]
-    assert len(pack(documents.select([3, 6]), word_tokenizer())) == 0
+    assert len(pack_documents(documents.select([3, 6]), word_tokenizer())) == 0
