@@ -56,8 +56,6 @@ def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(tmp_path: Path, e
     for role, vectors in (("query", model.encode_query(TEXTS)), ("document", model.encode_document(TEXTS))):
         np.testing.assert_allclose(vectors, calibration.transform(raw, role), atol=1e-5)
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
-    with pytest.raises(SystemExit, match=f"--model {tmp_path / 'map'}"):  # a map is no model
-        exported(tmp_path, "--overwrite", model="map")
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])

@@ -33,10 +33,9 @@ def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_
     data = {"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]}
     set_card_data(model, languages=["en", "fr"], license="openrail++", tags=["toy"], data=data)
     rows = Dataset.from_dict({"one": ["moon bear <script>"] * 8, "two": ["sun"] * 8})
-    options: Any = {"max_steps": 1, "save_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
+    options: Any = {"max_steps": 1, "save_strategy": "no", "report_to": "none", "use_cpu": True}
     arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), **options)
-    loss = MultipleNegativesRankingLoss(model)
-    SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows, loss=loss).train()
+    SentenceTransformerTrainer(model, arguments, rows, loss=MultipleNegativesRankingLoss(model)).train()
     written = card(model, tmp_path / "model")
     facts = {"base_model": "me/base", "license": "openrail++", "language": ["en", "fr"], "datasets": ["me/news"]}
     assert {fact: getattr(written.data, fact) for fact in facts} == facts
@@ -82,11 +81,9 @@ def test_facts_come_from_the_base_models_card(tmp_path: Path) -> None:
     ("steps", "languages", "has_queries"),
     [(["lsar"], [], True), (["shift", "scale"], ["en", "fr", "zh-tw"], True), (["shift", "rotate"], ["to"], False)],
 )
-def test_the_card_of_a_calibrated_model(
-    tmp_path: Path, steps: list[str], languages: list[str], has_queries: bool
-) -> None:
-    modules = list(tiny.static().children())
-    base = SentenceTransformer(modules=modules, prompts={"query": "sun ", "passage": "moon "}, device="cpu")
+def test_the_card_of_a_calibrated_model(tmp_path: Path, steps: list, languages: list, has_queries: bool) -> None:
+    base = tiny.static()
+    base.prompts = {"query": "sun ", "passage": "moon "}
     calibration = CalibrationLayer(8, languages, pivot=(languages or [None])[0], steps=steps)
     model = export(base, calibration, query_calibration=calibration if has_queries else None)
     set_card_data(model, languages=languages)
@@ -96,9 +93,7 @@ def test_the_card_of_a_calibrated_model(
     # The example of usage runs. Of codes, the Hub's metadata takes the language only.
     (code,) = (block.code for block in python_blocks(written.text))
     assert ('task="query_en", prompt_name="query"' in code) == (has_queries and bool(languages))
-    names: dict[str, Any] = {}
-    exec(code.replace("sentence_transformers_model_id", str(tmp_path / "model")), names)
-    assert any(name.endswith("embeddings") for name in names)
+    exec(code.replace("sentence_transformers_model_id", str(tmp_path / "model")), {})
     assert (written.data.language or []) == [code.partition("-")[0] for code in languages]
 
 

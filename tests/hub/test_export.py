@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +14,17 @@ from torch import nn
 
 from st_xlret.calibration import fit_calibration
 from st_xlret.hub.export import export, load_model
-from st_xlret.modules import CalibrationLayer, static_encoder, train_tokenizer, transformer_encoder
+from st_xlret.modules import CalibrationLayer
+from tests import tiny
 
-TEXTS = {
-    "en": ["the cat sleeps", "a dog barks", "rain falls today", "the sun shines", "we read a book"],
-    "fr": ["le chat dort", "un chien aboie", "la pluie tombe", "le soleil brille", "nous lisons un livre"],
-    "to": ["'oku mohe 'a e pusi", "'oku ululu 'a e kuli", "'oku 'uha", "'oku ulo 'a e la'a", "'oku mau lau"],
-}
+TEXTS = {code: [tiny.sentence(random.Random(f"{code}{i}")) for i in range(5)] for code in ("en", "fr", "to")}
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, SentenceTransformer]:
-    tokenizer = train_tokenizer([text for texts in TEXTS.values() for text in texts] * 5, vocabulary=120)
-    transformer = transformer_encoder(tokenizer, "tiny")
-    normalized = SentenceTransformer(modules=[*transformer.children(), Normalize()], device="cpu")
-    return {"static": static_encoder(tokenizer, features=16), "transformer": transformer, "normalized": normalized}
+    transformer = tiny.transformer()
+    normalized = SentenceTransformer(modules=[*transformer, Normalize()], device="cpu")
+    return {"static": tiny.static(features=16), "transformer": transformer, "normalized": normalized}
 
 
 def encode(model: SentenceTransformer, code: str, **options: Any) -> torch.Tensor:
@@ -35,12 +32,13 @@ def encode(model: SentenceTransformer, code: str, **options: Any) -> torch.Tenso
 
 
 def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
-    vectors = {language: encode(model, language) for language in TEXTS}
-    return fit_calibration(vectors, steps=steps or ("shift", "scale"), min_texts=2)
+    return fit_calibration(
+        {code: encode(model, code) for code in TEXTS}, steps=steps or ("shift", "scale"), min_texts=2
+    )
 
 
-def assert_close(found: Any, expected: Any) -> None:
-    torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(expected), atol=1e-5, rtol=1e-5)
+def assert_close(result: Any, expected: Any) -> None:
+    torch.testing.assert_close(torch.as_tensor(result), torch.as_tensor(expected), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["static", "transformer", "normalized"])
@@ -65,25 +63,23 @@ def test_text_without_a_task_takes_the_default_route(models: dict[str, SentenceT
 
 
 def test_queries_have_a_map_of_their_own(models: dict[str, SentenceTransformer]) -> None:
-    base, agnostic, shift = models["static"], fit(models["static"], "lsar"), fit(models["static"], "shift")
-    raw = encode(base, "en")
-    for documents, queries in ((agnostic, agnostic), (shift, fit(base, "scale"))):
-        exported, language = export(base, documents, query_calibration=queries), next(iter(documents.languages), None)
-        assert_close(exported.encode_query(TEXTS["en"]), queries.transform(raw, language))
-        assert_close(exported.encode_document(TEXTS["en"]), documents.transform(raw, language))
+    base, documents, queries = models["static"], fit(models["static"], "shift"), fit(models["static"], "scale")
+    exported = export(base, documents, query_calibration=queries)
+    assert_close(exported.encode_query(TEXTS["en"]), queries.transform(encode(base, "en"), "en"))
+    assert_close(exported.encode_document(TEXTS["en"]), documents.transform(encode(base, "en"), "en"))
     assert_close(encode(exported, "fr", task="query_fr"), queries.transform(encode(base, "fr"), "fr"))
 
 
 def test_prompts_and_facts_of_the_model_stay(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    prompts, modules = {"query": "find: ", "passage": "read: "}, list(models["transformer"].children())
+    prompts, modules = {"query": "sun: ", "passage": "moon: "}, list(models["transformer"].children())
     model = SentenceTransformer(modules=modules, prompts=prompts, similarity_fn_name="dot", device="cpu")
     calibration = fit(model)
     export(model, calibration).save(str(tmp_path))
     loaded = load_model(str(tmp_path), "cpu")
-    assert (loaded.prompts["query"], loaded.prompts["document"]) == ("find: ", "read: ")
+    assert (loaded.prompts["query"], loaded.prompts["document"]) == ("sun: ", "moon: ")
     assert (loaded.similarity_fn_name, loaded.max_seq_length) == ("dot", model.max_seq_length)
-    expected = calibration.transform(torch.from_numpy(model.encode_query(["the cat"])), "en")
-    assert_close(loaded.encode_query(["the cat"]), expected)
+    expected = calibration.transform(torch.from_numpy(model.encode_query(TEXTS["to"])), "en")
+    assert_close(loaded.encode_query(TEXTS["to"]), expected)
     assert len(list(model.children())) == 2
 
 
@@ -95,13 +91,12 @@ def test_a_layer_in_the_model_is_exported_in_its_place(models: dict[str, Sentenc
 
 
 def test_half_precision_models_stay_in_half_precision(models: dict[str, SentenceTransformer]) -> None:
-    model = transformer_encoder(models["transformer"].tokenizer, "tiny").to(torch.bfloat16)
-    exported = export(model, fit(models["transformer"]))
+    exported = export(tiny.transformer().to(torch.bfloat16), fit(models["transformer"]))
     assert {parameter.dtype for parameter in exported.parameters()} == {torch.bfloat16}
-    assert exported.encode(["the cat"], task="fr", convert_to_tensor=True).dtype == torch.bfloat16
+    assert exported.encode(TEXTS["fr"], task="fr", convert_to_tensor=True).dtype == torch.bfloat16
 
 
-def test_what_cannot_be_exported_is_named(models: dict[str, SentenceTransformer]) -> None:
+def test_what_cannot_be_exported_or_loaded_is_named(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
     model, calibration = models["static"], fit(models["static"])
     foreign = SentenceTransformer(modules=[*model.children(), nn.Identity()], device="cpu")
     cases: list[tuple[str, Any, dict[str, Any]]] = [
@@ -113,9 +108,6 @@ def test_what_cannot_be_exported_is_named(models: dict[str, SentenceTransformer]
     for message, refused, options in cases:
         with pytest.raises(ValueError, match=message):
             export(refused, **options)
-
-
-def test_what_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text("{")
     for name in ("/nope", "runs/nope", str(tmp_path)):
         with pytest.raises(ValueError, match=f"--model {name}"):

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from huggingface_hub import HfApi, ModelCard
+import transformers
+from huggingface_hub import HfApi, ModelCard, constants
 from sentence_transformers import SentenceTransformer
 
 from st_xlret import CrossLingualTrainer, CrossLingualTrainingArguments
 from st_xlret.commands import main
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
-from tests.hub.conftest import OWNER, READER, STRANGER, all_bytes, files_of
+from tests.conftest import REPOSITORY
 from tests.training.test_script import run_of
 
+OWNER, READER, STRANGER = "alice-may-write", "alice-may-read", "bob-may-write"
 TEXTS = ["sun moon star", "wind snow"]
 MINE = b"---\nlicense: mit\n---\n# By hand\n"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A stand-in for the Hub on loopback, whose `repos` and `lfs` hold what was sent; the owner is logged in."""
+    data = Path(os.environ.get("XLRET_DATA", REPOSITORY.parent / "shared" / "data"))
+    monkeypatch.syspath_prepend(data.parent / "tools")
+    monkeypatch.delitem(sys.modules, "hub_server", raising=False)  # what was sent before is not there
+    module: Any = pytest.importorskip("hub_server", reason=f"needs {data.parent}/tools, the stand-in for the Hub")
+    monkeypatch.setattr(transformers.utils.hub, "_hf_api", None)
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    with ThreadingHTTPServer(("127.0.0.1", 0), module.Handler) as server:
+        endpoint = f"http://127.0.0.1:{server.server_port}"
+        settings = {"ENDPOINT": endpoint, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}
+        settings |= {"HUGGINGFACE_CO_URL_TEMPLATE": endpoint + "/{repo_id}/resolve/{revision}/{filename}"}
+        for name, value in {**settings, "HF_HUB_CACHE": str(tmp_path / "cache")}.items():
+            monkeypatch.setattr(constants, name, value)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield module
+        server.shutdown()
+
+
+def files_of(hub: Any, repository: str, branch: str = "main") -> dict[str, bytes]:
+    """The files of a branch."""
+    repo = hub.repos[repository]
+    return {name: data for name, (_, data) in repo.commits[repo.branches[branch]]["files"].items()}
 
 
 @pytest.fixture
@@ -64,9 +97,7 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
     assert "modules.json" in after and "old.safetensors" not in after
 
 
-def test_what_cannot_be_pushed_is_said_before_the_work(
-    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_pushed_is_said_before_the_work(hub: Any, tmp_path: Path, monkeypatch) -> None:
     HfApi().create_repo("alice/model")
     monkeypatch.delenv("HF_TOKEN")
     for token in (READER, STRANGER, "hf_nobody", None):
@@ -75,9 +106,7 @@ def test_what_cannot_be_pushed_is_said_before_the_work(
         assert not list((tmp_path / "run").glob("[!.]*"))
 
 
-def test_a_training_pushes_the_saved_folder_to_its_branch(
-    hub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_pushes_the_saved_folder_to_its_branch(hub: Any, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["train.py", "--hub_token", OWNER])
     monkeypatch.delenv("HF_TOKEN")
     results, _ = run_of(tmp_path, push_to_hub=True, hub_model_id="model", hub_token=OWNER, hub_revision="v1")
@@ -104,7 +133,9 @@ def test_the_hosts_pushes_have_neither_token_nor_texts(hub: Any, tmp_path: Path)
     trainer = CrossLingualTrainer(model, args, pairs, pairs, loss=SemanticContrastiveLoss(model))
     trainer.train()
     trainer.push_to_hub()
-    sent = all_bytes(hub)
+    commits = [commit for repo in hub.repos.values() for commit in repo.commits.values()]
+    files = [name.encode() + data for commit in commits for name, (_, data) in commit["files"].items()]
+    sent = b"".join([*files, *hub.lfs.values()])
     assert b"checkpoint-2/README.md" in sent and b"training_args.bin" in sent and args.hub_token == OWNER
     everything = sent + b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert OWNER.encode() not in everything
