@@ -20,7 +20,7 @@ WRITERS = {
     "retrieval": samples.write_beir,
     "xor-retrieve": samples.write_xor,
 }
-NAMES = ("de-en.training.de", "qrels.test.txt", "candidate_set_entities.jsonl", "queries.jsonl", "psgs_w100.tsv")
+NEEDED = ("de-en.training.de", "qrels.test.txt", "candidate_set_entities.jsonl", "queries.jsonl", "psgs_w100.tsv")
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_not_there_is_named_before_any_file_is_read(benchmark: str, tmp_
         kind.from_directory(folder, ["th"])
     with pytest.raises(ValueError, match="'nowhere'.*" + kind.splits[0]):
         kind.from_directory(folder, split="nowhere")
-    for name in NAMES:
+    for name in NEEDED:
         for file in folder.rglob(name):
             file.unlink()
             with pytest.raises(FileNotFoundError, match=re.escape(name)):

@@ -11,19 +11,17 @@ from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, MinedPair, best_
 from tests.evaluation.samples import WORDS, write, write_bucc
 
 
-def side(language: str, sentences: list[str]) -> dict[str, str]:
-    return {f"{language}-{number}": sentence for number, sentence in enumerate(sentences)}
-
-
-def corpus(sentences: int, *gold: tuple[int, int]) -> BUCCCorpus:
-    pairs = {(f"fr-{one}", f"en-{other}") for one, other in gold}
-    return BUCCCorpus(side("fr", WORDS["fr"][:sentences]), side("en", WORDS["en"][:sentences]), pairs)
+def corpus(french: list[str], english: list[str], *gold: tuple[int, int]) -> BUCCCorpus:
+    source = {f"fr-{row}": text for row, text in enumerate(french)}
+    target = {f"en-{row}": text for row, text in enumerate(english)}
+    return BUCCCorpus(source, target, {(f"fr-{one}", f"en-{other}") for one, other in gold})
 
 
 def test_the_best_threshold_of_the_training_split_by_hand(static_model, monkeypatch) -> None:
     mined = {4: [(1.9, 0, 0), (1.7, 1, 1), (1.5, 2, 3), (1.3, 3, 2)], 3: [(1.8, 0, 0), (1.65, 1, 2), (1.4, 2, 1)]}
     monkeypatch.setattr(bucc, "mine_bitext", lambda source, _, **options: mined[len(source)])
-    training, test = corpus(4, (0, 0), (1, 1), (3, 3)), corpus(3, (0, 0), (1, 1), (2, 2))
+    training = corpus(WORDS["fr"][:4], WORDS["en"][:4], (0, 0), (1, 1), (3, 3))
+    test = corpus(WORDS["fr"][:3], WORDS["en"][:3], (0, 0), (1, 1), (2, 2))
     evaluator = BUCCEvaluator({"fr": test}, {"fr": training})
     result = evaluator.evaluate(static_model)
     assert evaluator.thresholds == {"fr": pytest.approx(1.6)}  # F1 is 0.5, 0.8, 0.67 and 0.57 after each pair
@@ -34,10 +32,8 @@ def test_the_best_threshold_of_the_training_split_by_hand(static_model, monkeypa
 
 
 def test_pairs_with_a_repeated_sentence_are_dropped_and_it_is_mined_once(static_model) -> None:
-    source = side("fr", ["taxi hotel", "bread bread", "taxi hotel", "water"])
-    target = side("en", ["hotel taxi", "bread", "water", "night"])
-    gold = {("fr-0", "en-0"), ("fr-1", "en-1"), ("fr-3", "en-2")}
-    evaluator = BUCCEvaluator({"fr": BUCCCorpus(source, target, gold)})
+    source, target = ["taxi hotel", "bread bread", "taxi hotel", "water"], ["hotel taxi", "bread", "water", "night"]
+    evaluator = BUCCEvaluator({"fr": corpus(source, target, (0, 0), (1, 1), (3, 2))})
     scores = evaluator.evaluate(static_model).scores["fr"]
     assert scores == pytest.approx({"precision": 1.0, "recall": 2 / 3, "f1": 0.8})
     assert sorted(pair[1:] for pair in evaluator.mined_pairs["fr"]) == [("fr-1", "en-1"), ("fr-3", "en-2")]
@@ -55,9 +51,9 @@ def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     write(tmp_path / "de-en.sample.gold", "de-0\ten-1\n")  # of which the margin is lower
     options = {"split": "training", "threshold_split": "sample"}
     evaluator, on_itself = BUCCEvaluator.from_directory(tmp_path, **options), BUCCEvaluator(load_bucc(tmp_path))
-    protocol = evaluator.evaluate(static_model).protocol
+    protocol, optimistic = (each.evaluate(static_model).protocol for each in (evaluator, on_itself))
     assert protocol["split"] == "training" and protocol["threshold"] == "best F1 on the sample split"
-    assert "itself, which is optimistic" in on_itself.evaluate(static_model).protocol["threshold"]
+    assert "itself, which is optimistic" in optimistic["threshold"]
     assert on_itself.thresholds != evaluator.thresholds
     (tmp_path / "de-en.sample.gold").unlink()
     with pytest.raises(ValueError, match="sample.*'de'"):

@@ -25,7 +25,6 @@ def test_both_layouts_have_one_pool_or_one_for_each_language(static_model, tmp_p
         release, beir = (LAReQAEvaluator.from_directory(each, split=split).evaluate(static_model) for each in folders)
         for metric in ("map_at_20", "map", "mrr_at_100", "recall_at_100"):  # equal scores are ordered by row
             assert beir.average[metric] == pytest.approx(release.average[metric])
-        assert beir.protocol["split"] == split
         results.append(release)
     mixed, same = results
     assert "one pool in all languages" in mixed.protocol["task"] and mixed.protocol["corpus_size"] == "6"
@@ -72,7 +71,6 @@ def test_mewsli_x_by_language_and_split(static_model, tmp_path) -> None:
     result = MewsliXEvaluator.from_directory(tmp_path, ["de"]).evaluate(static_model)
     assert list(result.scores) == ["de"] and 0 < result.average["map_at_20"] < 1
     assert result.average["map_at_20"] == pytest.approx(result.average["mrr_at_100"])  # of one relevant entity
-    assert result.protocol["corpus_size"] == "6" and "braces" in result.protocol["query"]
     assert list(MewsliXEvaluator.from_directory(tmp_path, split="dev").evaluate(static_model).scores) == ["en"]
 
 

@@ -11,16 +11,9 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
+from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, language_metrics, read_beir, score_ranking
 from st_xlret.evaluation.lareqa import mean_average_precision
-from st_xlret.evaluation.retrieval import (
-    RetrievalData,
-    RetrievalEvaluator,
-    full_texts,
-    language_metrics,
-    read_beir,
-    score_ranking,
-    texts_table,
-)
+from st_xlret.evaluation.retrieval import full_texts, texts_table
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write, write_beir, write_jsonl
 
@@ -99,9 +92,6 @@ def pool_in(folder: Path, documents: list[Any], queries: list[Any], judged: str 
     return folder
 
 
-ORIGINALS = {"en0": None, "en1": None, "fr0": "en0", "fr1": "en1", "de0": "en0", "de1": "en1"}
-
-
 @pytest.mark.parametrize(
     ("judged", "changed", "expected"),
     [
@@ -113,8 +103,8 @@ ORIGINALS = {"en0": None, "en1": None, "fr0": "en0", "fr1": "en1", "de0": "en0",
     ],
 )
 def test_judgements_hold_for_translations(tmp_path, judged, changed, expected) -> None:
-    documents = []
-    for name, original in {**ORIGINALS, **changed}.items():
+    documents, originals = [], {"en0": None, "en1": None, "fr0": "en0", "fr1": "en1", "de0": "en0", "de1": "en1"}
+    for name, original in {**originals, **changed}.items():
         about = {"translation_of": original}
         documents.append({"_id": name, "language": "en", **({"metadata": about} if name == "de0" else about)})
     folder = pool_in(tmp_path, documents, [{"_id": "q", "language": "en"}], judged)
@@ -135,13 +125,13 @@ def test_evaluator_over_pools(model, tmp_path) -> None:
     assert evaluator.evaluate(model).protocol["corpus_size"] == "mixed 4, german 1"
 
 
-LANGUAGES = ["en", "fr", "de"] * 4
-RELEVANT = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6, 7, 8])]
-
-
 def test_metrics_by_language() -> None:
-    ranking = np.array([[0, 1, 9], [9, 10, 5], [0, 1, 8]])
-    metrics = language_metrics(ranking, RELEVANT, ["en", "fr", "en"], LANGUAGES)
+    def of(ranking: list[list[int]], *asked: str) -> dict[str, Any]:
+        relevant = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6, 7, 8])]
+        return language_metrics(np.array(ranking), relevant, asked, ["en", "fr", "de"] * 4)
+
+    ranking = [[0, 1, 9], [9, 10, 5], [0, 1, 8]]
+    metrics = of(ranking, "en", "fr", "en")
     assert metrics["recall_at_10_same_language"].tolist() == [1, 0, 0]
     assert metrics["recall_at_10_other_languages"].tolist() == [0.5, 0.5, 0.5]
     assert metrics["language_preference_rate"].tolist() == [1, 0, 0]
@@ -152,9 +142,8 @@ def test_metrics_by_language() -> None:
     assert np.array(first).T.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
     perfect, other = [[2, 1, 0, 3], [5, 4, 3, 0], [6, 8, 7, 0]], [[0, 3, 6, 9], [0, 2, 3, 5], [0, 1, 4, 9]]
     for rows, preference in ((perfect, [0, 0, 0]), (other, [2 / 3, -1 / 3, 0])):
-        metrics = language_metrics(np.array(rows), RELEVANT, ["en", "fr", "en"], LANGUAGES)
-        assert metrics["language_preference"].tolist() == pytest.approx(preference)
-    alone = language_metrics(ranking, RELEVANT, ["sw", "fr", "en"], LANGUAGES)
+        assert of(rows, "en", "fr", "en")["language_preference"].tolist() == pytest.approx(preference)
+    alone = of(ranking, "sw", "fr", "en")
     assert np.isnan([alone["recall_at_10_same_language"][0], alone["language_preference_rate"][0]]).all()
 
 

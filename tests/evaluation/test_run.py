@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -79,9 +80,7 @@ def test_options_reach_the_evaluator(capsys) -> None:
 
 
 def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(capsys, monkeypatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "full")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "full"))
     monkeypatch.setattr("st_xlret.commands.evaluate.write_json", full)
     with pytest.raises(OSError, match="scores.json"):
         main(COMMAND.split())

@@ -6,7 +6,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from mteb.tasks.bitext_mining.multilingual.tatoeba_bitext_mining import TatoebaBitextMining
+from mteb.tasks.bitext_mining import TatoebaBitextMining
 from sklearn.metrics import f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 
@@ -18,12 +18,7 @@ from tests.evaluation.samples import WORDS, write
 ALL_CODES = sorted(pair.removesuffix("-eng") for pair in TatoebaBitextMining.metadata.eval_langs)
 
 
-def test_metrics_by_hand(static_model, tatoeba_folder) -> None:
-    evaluator = TatoebaEvaluator.from_directory(tatoeba_folder)
-    expected = {"average": 0.75, "fr": 1.0, "de": 0.5}
-    kinds = ("accuracy", "accuracy_to_en", "accuracy_from_en")
-    metrics = {f"tatoeba_{code}_{kind}": value for code, value in expected.items() for kind in kinds}
-    assert evaluator(static_model) == metrics and evaluator.primary_metric == "tatoeba_average_accuracy"
+def test_the_first_sentences_alone_may_be_taken(static_model, tatoeba_folder) -> None:
     cut = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
     assert cut.average["accuracy"] == 1.0 and cut.protocol["sentences_per_language"] == "de 3, fr 3"
 
@@ -37,10 +32,8 @@ def test_the_files_are_read_line_by_line_and_by_either_code(tatoeba_folder) -> N
     write(tatoeba_folder / "tatoeba.fra-eng.eng", "one\ntwo\n")
     with pytest.raises(ValueError, match=r"'fr': \(3, 2\)"):
         TatoebaEvaluator.from_directory(tatoeba_folder)
-    (tatoeba_folder / "tatoeba.deu-eng.deu").unlink()
-    for folder, message in ((tatoeba_folder, r"deu-eng\.deu"), (tatoeba_folder.parent, str(tatoeba_folder.parent))):
-        with pytest.raises((ValueError, FileNotFoundError), match=message):
-            TatoebaEvaluator.from_directory(folder)
+    with pytest.raises(ValueError, match=str(tatoeba_folder.parent)):  # which has no files
+        TatoebaEvaluator.from_directory(tatoeba_folder.parent)
 
 
 def test_codes_of_all_languages_are_distinct() -> None:
@@ -51,12 +44,9 @@ def test_codes_of_all_languages_are_distinct() -> None:
 
 
 def test_hub_rows_are_grouped_by_language(monkeypatch) -> None:
-    rows = [
-        {"lang": f"{code}-eng", "sentence1": word + "\n", "sentence2": english + "\n"}
-        for code, language in (("deu", "de"), ("cmn", "fr"))
-        for word, english in zip(WORDS[language], WORDS["en"], strict=True)
-    ]
-    of_hub = {("mteb/tatoeba-bitext-mining", "test"): datasets.Dataset.from_list(rows)}
+    sides = [[f"{word}\n" for word in words] for words in (WORDS["de"] + WORDS["fr"], WORDS["en"] * 2)]
+    rows = {"lang": ["deu-eng"] * 6 + ["cmn-eng"] * 6, "sentence1": sides[0], "sentence2": sides[1]}
+    of_hub = {("mteb/tatoeba-bitext-mining", "test"): datasets.Dataset.from_dict(rows)}
     monkeypatch.setattr(datasets, "load_dataset", lambda name, *, split: of_hub[name, split])
     assert load_tatoeba(None) == {"zh": (WORDS["fr"], WORDS["en"]), "de": (WORDS["de"], WORDS["en"])}
     assert list(TatoebaEvaluator.from_directory(None, ["zh"]).sentences) == ["zh"]
@@ -72,11 +62,11 @@ def test_the_real_test_set_has_112_languages(real_data) -> None:
 
 
 def test_every_pair_both_ways_and_their_mean(static_model) -> None:
-    evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, name="toy", calibration=CalibrationLayer(16))
+    evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, calibration=CalibrationLayer(16))
     metrics = evaluator(static_model)
-    assert metrics["toy_en-fr_accuracy"] == metrics["toy_en-fr_accuracy_backward"] == 1.0
-    assert metrics["toy_en-de_accuracy"] == metrics["toy_fr-de_accuracy_forward"] == 0.5
-    assert metrics["toy_average_accuracy"] == pytest.approx(4 / 6)
+    assert metrics["bilingual_en-fr_accuracy"] == metrics["bilingual_en-fr_accuracy_backward"] == 1.0
+    assert metrics["bilingual_en-de_accuracy"] == metrics["bilingual_fr-de_accuracy_forward"] == 0.5
+    assert metrics[evaluator.primary_metric] == metrics["bilingual_average_accuracy"] == pytest.approx(4 / 6)
     for sentences, message in (({"en": ["a"]}, "none"), ({"en": [], "fr": []}, "'en-fr'")):
         with pytest.raises(ValueError, match=message):
             BilingualRetrievalEvaluator.of_parallel(sentences)
@@ -103,28 +93,23 @@ def test_of_equal_rows_the_lower_wins_whatever_the_rounding() -> None:
         retrieval_accuracy(torch.ones(2, 3), torch.tensor([[1.0] * 3, [float("nan")] * 3]))
 
 
-# 1 is linked to two German sentences and each link stands in both directions; 8 is linked to English alone.
-SENTENCES = [
-    *("fra voiture", "deu wagen", "deu gasthof", "fra auberge", "eng hotel"),
-    *("nob bil", "dan vogn", "fra pain", "\\N ?"),
-]
-LINKS = [(1, 2), (2, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 5), (5, 4), (6, 7), (7, 6), (8, 5), (4, 999)]
-
-
 def drawn(folder: Path, *pairs: str) -> dict[str, tuple[list[str], list[str]]]:
     return TatoebaPairsEvaluator.from_directory(folder, pairs).sentences
 
 
 def write_export(folder: Path, end: str = "") -> Path:
-    texts = (f"{number} {sentence}\n".replace(" ", "\t") for number, sentence in enumerate(SENTENCES, start=1))
-    write(folder / f"sentences.csv{end}", "".join(texts))
-    write(folder / f"links.csv{end}", "".join(f"{one}\t{other}\n" for one, other in LINKS))
+    """1 is linked to two German sentences and each link stands in both directions; 8 is linked to English alone."""
+    codes = ["fra", "deu", "deu", "fra", "eng", "nob", "dan", "fra", "\\N"]
+    words = ["voiture", "wagen", "gasthof", "auberge", "hotel", "bil", "vogn", "pain", "?"]
+    links = [(1, 2), (2, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 5), (5, 4), (6, 7), (7, 6), (8, 5), (4, 999)]
+    rows = enumerate(zip(codes, words, strict=True), start=1)
+    write(folder / f"sentences.csv{end}", "".join(f"{row}\t{code}\t{word}\n" for row, (code, word) in rows))
+    write(folder / f"links.csv{end}", "".join(f"{one}\t{other}\n" for one, other in links))
     return folder
 
 
-@pytest.mark.parametrize("end", ["", ".gz"])
-def test_links_of_the_export(tmp_path: Path, end: str) -> None:
-    sentences = drawn(write_export(tmp_path, end), "fr-de", "da-no")
+def test_links_of_the_export(tmp_path: Path) -> None:
+    sentences = drawn(write_export(tmp_path, end=".gz"), "fr-de", "da-no")
     assert sentences["da-no"] == (["vogn"], ["bil"])
     first, second = sentences["fr-de"]
     assert len(set(first)) == len(set(second)) == len(first)
@@ -138,19 +123,13 @@ def test_pairs_without_sentences_are_named(tmp_path: Path, tatoeba_folder: Path)
     for folder, pair in ((write_export(tmp_path), "de-zh"), (tatoeba_folder, "fr-zh"), (tmp_path, "fr-")):
         with pytest.raises(ValueError, match=pair[-2:]):
             drawn(folder, pair)
-    (tmp_path / "links.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"links\.csv"):
-        drawn(tmp_path, "fr-de")
 
 
 def test_the_join_takes_each_sentence_once(tmp_path: Path, static_model, tatoeba_folder: Path) -> None:
-    texts = {
-        "fra": "un une deux trois quatre, one one two three four",
-        "deu": "eins zwei zwei drei, one two three three",
-    }
-    for code, both in texts.items():
-        for side, words in zip((code, "eng"), both.split(", "), strict=True):
-            write(tmp_path / f"tatoeba.{code}-eng.{side}", words.replace(" ", "\n"))
+    write(tmp_path / "tatoeba.fra-eng.fra", "un\nune\ndeux\ntrois\nquatre")
+    write(tmp_path / "tatoeba.fra-eng.eng", "one\none\ntwo\nthree\nfour")
+    write(tmp_path / "tatoeba.deu-eng.deu", "eins\nzwei\nzwei\ndrei")
+    write(tmp_path / "tatoeba.deu-eng.eng", "one\ntwo\nthree\nthree")
     french, german = ["un", "deux"], ["eins", "zwei"]  # "zwei" is taken by "two"
     assert drawn(tmp_path, "fr-de", "de-fr") == {"fr-de": (french, german), "de-fr": (german, french)}
     result = TatoebaPairsEvaluator.from_directory(tatoeba_folder, ["fr-de"]).evaluate(static_model)

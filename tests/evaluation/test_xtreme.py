@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,8 +19,7 @@ XNLI, PAWS_X = PAIR_TASKS["xnli"], PAIR_TASKS["paws-x"]
 
 def write_xnli(folder: Path) -> Path:
     """The release: XNLI-MT's English training file and XNLI's dev and test files with all languages in one."""
-    rows = ("sun\tentailment", "moon\tneutral", "star\tcontradictory")
-    training = "".join(f"sun moon\t{row}\n" for row in rows)
+    training = "sun moon\tsun\tentailment\nsun moon\tmoon\tneutral\nsun moon\tstar\tcontradictory\n"
     write(folder / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv", f"premise\thypo\tlabel\n{training}")
     golds = ("entailment", "neutral", "contradiction")
     rows = tuple(f'{code}\t{gold}\t\tsaid "wind\train {code}' for code in XNLI.languages for gold in golds)
@@ -39,11 +39,10 @@ def write_paws_x(folder: Path) -> Path:
 
 def test_both_are_read_as_published(tmp_path: Path) -> None:
     write_xnli(tmp_path)
-    numbers = [XNLI.labels.index(label) for label in ("entailment", "neutral", "contradiction")]
-    words = zip(("sun", "moon", "star"), numbers, strict=True)
-    assert read_training_pairs(XNLI, tmp_path) == [("sun moon", word, number) for word, number in words]
+    words = (("sun", 1), ("moon", 2), ("star", 0))
+    assert read_training_pairs(XNLI, tmp_path) == [("sun moon", word, label) for word, label in words]
     test = read_evaluation_pairs(XNLI, tmp_path, "test")
-    assert test == {code: [('said "wind', f"rain {code}", number) for number in numbers] for code in XNLI.languages}
+    assert test == {code: [('said "wind', f"rain {code}", label) for label in (1, 2, 0)] for code in XNLI.languages}
     assert list(read_evaluation_pairs(XNLI, tmp_path / "XNLI-1.0", "dev", ["zh", "en"])) == ["zh", "en"]
     write_paws_x(tmp_path)
     pairs = [('moon "sun', "sun", number) for number in (0, 1, 0)]
@@ -65,12 +64,10 @@ def test_bad_lines_and_missing_languages_are_named(tmp_path: Path, line: str) ->
 
 
 def test_accuracy_takes_the_first_of_equal_scores() -> None:
-    class Scores:
-        def predict(self, pairs, **_):
-            return np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]])
-
+    scores = np.array([[1.0, 1.0, 0.0], [0.0, 2.0, 1.0], [0.0, 0.0, 0.0]])
+    model = SimpleNamespace(predict=lambda pairs, **options: scores)
     pairs = [LabelledPair("a", "b", label) for label in (0, 2, 0)]
-    assert xtreme.accuracy(Scores(), pairs, 8) == pytest.approx(2 / 3)
+    assert xtreme.accuracy(model, pairs, 8) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(("task", "length"), [("xnli", "--num_train_epochs 1"), ("paws-x", "--max_steps 2")])
