@@ -25,18 +25,14 @@ _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wr
 
 def language_to_id(code: str) -> int:
     """Turn a language code in normal form into an integer that fits an int64 tensor: its ASCII bytes as one number."""
-    if not _is_plain(code):
-        raise ValueError(f"language code {code!r} is not 1 to {MAX_CODE_BYTES} lower-case ASCII characters")
-    return int.from_bytes(code.encode("ascii"), "big")
+    return int.from_bytes(_plain(code, shown=code).encode("ascii"), "big")
 
 
 def id_to_language(language_id: int) -> str:
     """Turn an id of `language_to_id` back into its language code; a ValueError for other numbers."""
     number = int(language_id)
     code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1") if number > 0 else ""
-    if not _is_plain(code):
-        raise ValueError(f"{language_id!r} is not the id of a language code; ids come from language_to_id")
-    return code
+    return _plain(code, shown=language_id)
 
 
 def check_language(code: str, *, where: str = "") -> str:
@@ -212,9 +208,12 @@ def check_labels(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, s
     return checked
 
 
-def _is_plain(code: str) -> bool:
+def _plain(code: str, *, shown: object) -> str:
+    """The code, if an id holds it; else a `ValueError` that shows the code or the id."""
     is_short = 1 <= len(code) <= MAX_CODE_BYTES
-    return is_short and code.isascii() and code == code.lower() and code.replace("-", "").isalnum()
+    if not (is_short and code.isascii() and code == code.lower() and code.replace("-", "").isalnum()):
+        raise ValueError(f"{shown!r} is no code of 1 to {MAX_CODE_BYTES} lower-case ASCII characters, nor its id")
+    return code
 
 
 @lru_cache(maxsize=4096)

@@ -71,8 +71,8 @@ def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
     """Give the words before the first option their names; files of options stay in front, the last name takes the rest.
 
     Example:
-        >>> name_leading_words(["o.yaml", "a.txt", "b.txt", "--model", "m"], "source", "target")
-        ['o.yaml', '--source', 'a.txt', '--target', 'b.txt', '--model', 'm']
+        >>> name_leading_words(["o.yaml", "a.txt", "b.txt", "c.txt", "--model", "m"], "source", "target")
+        ['o.yaml', '--source', 'a.txt', '--target', 'b.txt', 'c.txt', '--model', 'm']
     """
     words = [*takewhile(_IS_FILE, arguments)]
     values = [*takewhile(lambda word: not word.startswith("--"), arguments[len(words) :])]

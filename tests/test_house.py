@@ -105,13 +105,6 @@ def test_the_package_is_typed_and_has_one_version(repository: Path) -> None:
     assert resources.files("st_xlret").joinpath("py.typed").is_file()
 
 
-def test_torch_is_the_first_constraint_and_every_line_is_a_pin(repository: Path) -> None:
-    lines = (repository / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [line for line in lines if line and not line.startswith("#")]
-    assert pins[0].startswith("torch==")
-    assert all(re.fullmatch(r"[a-z0-9][a-z0-9._-]*==[^\s;]+(; python_version .+)?", pin) for pin in pins)
-
-
 def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path: Path) -> None:
     program = repository / ".ci" / "run"
     assert os.access(program, os.X_OK)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import option, parse
 
 
 @dataclass
@@ -47,9 +47,3 @@ def test_what_does_not_fit_in_a_file_is_named(tmp_path: Path, capsys: pytest.Cap
         with pytest.raises((SystemExit, ValueError)) as caught:
             parse([Options], [str(tmp_path / "options.yaml")])
         assert named in f"{caught.value}{capsys.readouterr().err}"
-
-
-def test_words_before_the_first_option_get_names() -> None:
-    words = name_leading_words(["o.yaml", "a", "b", "c", "--model", "m"], "source", "target")
-    assert words == ["o.yaml", "--source", "a", "--target", "b", "c", "--model", "m"]
-    assert name_leading_words(["--model", "m"], "source") == ["--model", "m"]

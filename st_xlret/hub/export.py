@@ -175,26 +175,26 @@ class Repository:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        self._hub, self._files, self._keeps_card = HfApi(token=self.token), list[str](), False
+        self._hub, self._files, self._keeps_card, problem = HfApi(token=self.token), list[str](), False, ""
         try:
             if not self.create_pr:
                 self.repo_id = _writable(self._hub, self.repo_id, self.private)
-            about = self._hub.model_info(self.repo_id)
+            is_private = self._hub.model_info(self.repo_id).private
             with suppress(RevisionNotFoundError):
-                self._files = self._hub.list_repo_files(self.repo_id, revision=self.revision)
+                files = self._hub.list_repo_files(self.repo_id, revision=self.revision)
+                self._files = [file for file in files if file != ".gitattributes"]
             if "README.md" in self._files:
                 card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=self.revision)) or {}
                 self._keeps_card = "st-xlret" not in (card.get("tags") or [])
+            if self.private and not is_private:
+                problem = " is public: nothing private is pushed there"
+            elif self._files and not (self.overwrite or self.create_pr):
+                where = f"{self._files[0]} at {self.revision}" if self.revision else self._files[0]
+                problem = f" holds files, such as {where}: replace them (--overwrite), or name another place"
         except Exception as error:
-            raise OSError(f"{self.repo_id}: nothing can be pushed there: {error}") from error
-        self._files, problem = [file for file in self._files if file != ".gitattributes"], None
-        if self.private and not about.private:
-            problem = "is public: nothing private is pushed there"
-        elif self._files and not (self.overwrite or self.create_pr):
-            where = f" at {self.revision}" if self.revision else ""
-            problem = f"holds files, such as {self._files[0]}{where}: replace them (--overwrite), or name another place"
+            problem = f": nothing can be pushed there: {error}"
         if problem:
-            raise FileExistsError(f"{self.repo_id} {problem}")
+            raise OSError(f"{self.repo_id}{problem}")
 
     def upload(self, folder: str | Path) -> str:
         """Upload a saved model in one commit; gives its address. An `OSError` has the command that tries again."""
