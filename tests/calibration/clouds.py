@@ -31,7 +31,3 @@ def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = 
     """Mapped rows in float64, not scaled to unit length."""
     weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
     return rows @ weight.T + bias
-
-
-def unit(rows: NDArray) -> NDArray:
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)

@@ -11,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
-from tests.calibration.clouds import CODES, clouds, unit
+from st_xlret.calibration.calibration import unit
+from tests.calibration.clouds import CODES, clouds
 
 LANGUAGES = np.tile(CODES, 40)
 DOCUMENTS = np.stack([*clouds(texts=40).values()], axis=1).reshape(-1, 12)

@@ -27,16 +27,20 @@ def random_rotation(dimension: int, seed: int = 0) -> Tensor:
     return nearest_orthogonal(torch.randn(dimension, dimension, generator=generator, dtype=torch.float64))
 
 
+def drawn(topics: Tensor, weights: Tensor, size: int, noise: float, generator: torch.Generator) -> Tensor:
+    """Sentences around topics, with more spread in some directions."""
+    rows = topics[torch.multinomial(weights, size, replacement=True, generator=generator)]
+    spread = torch.linspace(2, 0.5, topics.shape[1])
+    return rows + noise * spread * torch.randn(rows.shape, generator=generator)
+
+
 def anisotropic_cloud(size: int, dimension: int, seed: int) -> Tensor:
-    """Sentences around thirty topics, with more spread in some directions; the mean is near the origin."""
-    topics_generator = torch.Generator().manual_seed(99)
-    spread = torch.linspace(2, 0.5, dimension)
-    topics = torch.randn(30, dimension, generator=topics_generator) * spread
-    weights = torch.rand(30, generator=topics_generator) ** 2
+    """Sentences around thirty topics; the mean is near the origin."""
+    generator = torch.Generator().manual_seed(99)
+    topics = torch.randn(30, dimension, generator=generator) * torch.linspace(2, 0.5, dimension)
+    weights = torch.rand(30, generator=generator) ** 2
     topics = topics - (weights / weights.sum()) @ topics
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.multinomial(weights, size, replacement=True, generator=generator)
-    return topics[drawn] + 0.5 * spread * torch.randn(size, dimension, generator=generator)
+    return drawn(topics, weights, size, 0.5, torch.Generator().manual_seed(seed))
 
 
 def accuracy(rotation: Tensor, planted: Tensor) -> float:
@@ -114,17 +118,12 @@ def test_the_adversarial_start_recovers_a_rotation_that_refinement_alone_does_no
 )
 def test_what_cannot_be_verified_is_not_taken(seed: int, same_topics: bool | None, size: int, noise: float) -> None:
     generator = torch.Generator().manual_seed(seed)
-    spread = torch.linspace(2, 0.5, 8)
+    spread = torch.linspace(2, 0.5, 8) * (same_topics is not None)
     weights = torch.ones(40) if size > 1000 else torch.rand(40, generator=generator) ** 2
-
-    def cloud(topics: Tensor) -> Tensor:
-        drawn = torch.multinomial(weights, size, replacement=True, generator=generator)
-        rows = topics[drawn] + noise * spread * torch.randn(size, 8, generator=generator)
-        return rows - rows.mean(dim=0)
-
-    topics = [torch.randn(40, 8, generator=generator) * spread * (same_topics is not None) for _ in range(2)]
-    planted = random_rotation(8, seed + 100).float()
-    source, target = cloud(topics[0]) @ planted, cloud(topics[0 if same_topics else 1])
+    topics = [torch.randn(40, 8, generator=generator) * spread for _ in range(2)]
+    clouds = [drawn(topics[i], weights, size, noise, generator) for i in (0, 0 if same_topics else 1)]
+    source, target = (rows - rows.mean(dim=0) for rows in clouds)
+    source = source @ random_rotation(8, seed + 100).float()
     rotation, note = unsupervised_rotation(source, target, adversarial=False, seed=seed)
     assert torch.equal(rotation, eye(8)) and note.startswith("identity (") and "not verified: identity, refined" in note
 
