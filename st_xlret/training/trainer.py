@@ -207,10 +207,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         is_new = self.lr_scheduler is None
         schedule: Any = super().create_scheduler(num_training_steps, optimizer)
         if is_new and (drops := [num_training_steps * share for share in self.args.lr_drops]):
-            factor = schedule.lr_lambdas[0]  # the host has one function for all groups of weights
-            schedule.lr_lambdas = [lambda n: factor(n) * 0.1 ** sum(n >= drop for drop in drops)] * len(
-                schedule.lr_lambdas
-            )
+            # The host has one function of the step for all groups of weights.
+            rate, groups = schedule.lr_lambdas[0], len(schedule.lr_lambdas)
+            schedule.lr_lambdas = [lambda n: rate(n) * 0.1 ** sum(n >= drop for drop in drops)] * groups
         return schedule
 
     def compute_loss(
