@@ -57,16 +57,16 @@ def train(
     loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int, labels: Any = None
 ) -> Result:
     """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
-    keep_state(loss.double())
+    losses = [module for module in loss.double().modules() if isinstance(module, CrossLingualLoss)]
     names = {id(p): name for name, p in loss.named_parameters()}
     owned = {names[id(p)]: p for p in loss.owned_parameters()}
     encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name and p.requires_grad}
-    if ranks > 1:
-        # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait for each other.
-        wrapped: Any = DistributedDataParallel(model, find_unused_parameters=True, broadcast_buffers=False)
-        for module in loss.modules():
-            if isinstance(module, CrossLingualLoss):
-                module.model = wrapped
+    # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait for each other.
+    options = {"find_unused_parameters": True, "broadcast_buffers": False}
+    wrapped: Any = DistributedDataParallel(model, **options) if ranks > 1 else model
+    for inner in losses:
+        inner.model = wrapped
+        inner.state_is_kept = True  # as `LossStateCallback` says
     result: Result = {"losses": []}
     for step, batch in enumerate(batches):
         value: Any = loss(batch, None if labels is None else labels[step])
@@ -84,13 +84,6 @@ def train(
     for name, tensor in loss.owned_state().items():
         result[f"state {name}"] = tensor.clone()
     return result
-
-
-def keep_state(loss: CrossLingualLoss) -> None:
-    """Say that somebody keeps the state of the loss and of those in it, as `LossStateCallback` does."""
-    for inner in loss.modules():
-        if isinstance(inner, CrossLingualLoss):
-            inner.state_is_kept = True
 
 
 def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
