@@ -134,9 +134,7 @@ def masked_sentence_loss(
     check_matrices(len(p), temperature, p=p, h=h)
     check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
     anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
-    if not len(anchors) or mu < 0 or (num_negatives is not None and num_negatives < 1):
-        got = f"got {len(anchors)} of {len(p)} rows, mu={mu}, num_negatives={num_negatives}"
-        raise ValueError(f"there must be a row to predict, mu >= 0 and num_negatives >= 1, or None for all: {got}")
+    check_matrices(len(anchors), predicted=p[anchors])
 
     def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
@@ -202,9 +200,7 @@ def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor
         >>> round(cz_nce_loss(x, x, temperature=0.1).item(), 4)      # log(6) - 10
         -8.2082
     """
-    if len(x) < 2:
-        raise ValueError(f"CZ-NCE needs at least 2 pairs, got {len(x)}: the other pairs are its negatives")
-    log_ratios = _log_ratios(x, y, temperature, text)
+    log_ratios = _log_ratios(x, y, temperature, text, least_pairs=2)
     return log_ratios.masked_fill(log_ratios < LOWEST / 2, 0.0).mean()
 
 
@@ -326,9 +322,9 @@ def similarity_distillation_loss(
         return (divergence + cosine_weight * (1 - (student * teacher).sum(dim=1))).mean()
 
 
-def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None) -> Tensor:
+def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None, least_pairs: int = 1) -> Tensor:
     """`log(sum_k e^{s_k} / e^{s+})` over the negatives k of each of the 2N anchors, very low where there is none."""
-    check_matrices(len(x), temperature, x=x, y=y)
+    check_matrices(len(x), temperature, least_pairs, x=x, y=y)
     check_tags(2 * len(x), text=text)
     pair = torch.arange(len(x), device=x.device).repeat(2)
     left_out = pair[:, None] == pair

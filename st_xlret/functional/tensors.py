@@ -27,15 +27,18 @@ def unit_rows(x: Tensor) -> Tensor:
     return F.normalize(x.masked_fill(zero, 1.0), dim=1).masked_fill(zero, 0.0)
 
 
-def check_matrices(rows: int | None = None, temperature: float = 1.0, **matrices: Tensor | None) -> None:
+def check_matrices(
+    rows: int | None = None, temperature: float = 1.0, least_rows: int = 1, **matrices: Tensor | None
+) -> None:
     """Raise a ValueError unless all are float matrices of one width and `rows` rows, and the temperature positive."""
     present = {name: x for name, x in matrices.items() if x is not None}
-    fits = rows != 0 and all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values())
-    if not (fits and len({x.shape[1] for x in present.values()}) == 1 and temperature > 0):
+    fits = all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values())
+    enough = rows is None or rows >= least_rows
+    if not (fits and enough and len({x.shape[1] for x in present.values()}) == 1 and temperature > 0):
         got = ", ".join(f"{name} {x.dtype} {tuple(x.shape)}" for name, x in present.items())
         raise ValueError(
-            f"matrices must be floating-point, of shape ({rows or 'rows'}, features) with one number of features, and "
-            f"temperature must be positive: got {got}, temperature {temperature}"
+            f"matrices must be floating-point, of shape ({rows or 'rows'}, features) with one number of features and "
+            f"{least_rows} rows or more, and temperature must be positive: got {got}, temperature {temperature}"
         )
 
 

@@ -26,8 +26,6 @@ from st_xlret.languages import id_to_language, language_fields
 logger = logging.getLogger(__name__)
 
 Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
-QUERY_COLUMNS = ("anchor", "query", "question")
-DOCUMENT_COLUMNS = ("positive", "negative", "passage", "answer")
 LABELS = ("label", "labels", "score", "scores")
 TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
 _ENTRIES = (Path(__file__).parent / "citations.bib").read_text(encoding="utf-8").split("\n\n")
@@ -40,8 +38,8 @@ unwrapped = partial(extract_model_from_parallel, keep_torch_compile=False)
 class CrossLingualLoss(nn.Module):
     """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
 
-    `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with the
-    host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on all ranks.
+    `CrossLingualTrainer` draws `loss.batches` from `loss.select_columns(dataset)`, as often as `loss.ratio` says; with
+    the host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on ranks.
 
     Args:
         model: The encoder.
@@ -78,10 +76,11 @@ class CrossLingualLoss(nn.Module):
         fits = len(pair) == self.least_columns or (self.least_columns == 1 and "document" not in columns)
         return fits and 1 <= len(texts) <= (self.most_columns or len(texts))
 
-    def select(self, dataset: Dataset) -> Dataset:
-        """Select the columns of a data set that this loss reads, and log them; a ValueError if that is not clear.
+    def select_columns(self, dataset: Dataset) -> Dataset:
+        """Leave out the columns that this loss does not read, and log the others; a ValueError if that is not clear.
 
-        Of documents it reads one text column: `sentence`, else `text`, else the only one.
+        Of documents it reads one text column: `sentence`, else `text`, else the only one. Queries stand before
+        documents, and negatives and others last.
         """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
@@ -90,36 +89,43 @@ class CrossLingualLoss(nn.Module):
             texts = text_columns(dataset, nested=True)
             texts.sort(key=lambda text: (self._is_further(text), role_of(text) != "query"))
         required = self.required_columns(texts, columns)
-        missing = [column for column in required if column not in columns]
-        # What would be read as something else, or not at all: lists of texts, languages under another name, labels.
-        unfit = [text for text in texts if not holds_texts(dataset, text)]
-        some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
-        for text in language_fields(some):  # a word of three letters may be a code, too
-            if "lang" in text or {len(row[text]) for row in some if row[text]} != {3}:
-                unfit.append(text)
-        if len(texts) > 1:
-            unfit += [c for c in columns if c in LABELS and c not in required and len(dataset.unique(c)) > 1]
-        if self.least_columns > 1 and holds_texts(dataset, "document"):
-            unfit.append("document")  # the id of a document
-        of_documents = {"document", "position"} & {*columns} if "document" in required else set()
-        unfit += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
-        if missing or unfit or not self.takes_texts(texts, columns):
+        missing, misread = [c for c in required if c not in columns], self._misread_columns(dataset, texts, required)
+        if missing or misread or not self.takes_texts(texts, columns):
             self.refuse(
                 f"the data set has the text columns {texts} among {columns}. Missing: {missing}; not read as they are: "
-                f"{unfit}. Use select_columns, remove_columns or rename_column"
+                f"{misread}. Use select_columns, remove_columns or rename_column"
             )
-        read = {*required, *of_documents, "language", *(f"{text}_language" for text in texts)}
-        left = [column for column in columns if column not in read and column not in texts]
-        dataset = dataset.select_columns([*texts, *(column for column in columns if column in read)])
-        count = f"{len(dataset)} rows"
+        tags = {*required, "language", *(f"{text}_language" for text in texts)}
+        tags |= {"position"} if "document" in required else set()
+        left_out = [column for column in columns if column not in tags and column not in texts]
+        dataset = dataset.select_columns([*texts, *(column for column in columns if column in tags)])
+        count, languages = f"{len(dataset)} rows", languages_in_rows(dataset)
         if "document" in dataset.column_names:
             documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
             count = f"{pc.count_distinct(documents)} documents"
-        languages, name = languages_in_rows(dataset), type(self).__name__.removesuffix("Loss")
         in_languages = f" in {len(languages)} languages" if languages else ""
-        also = f"; not read: {', '.join(left)}" if left else ""
+        also = f"; not read: {', '.join(left_out)}" if left_out else ""
+        name = type(self).__name__.removesuffix("Loss")
         logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
         return dataset
+
+    select = select_columns  # its first name
+
+    def _misread_columns(self, dataset: Dataset, texts: list[str], required: list[str]) -> list[str]:
+        """Lists of texts, languages under another name, labels, and documents and positions that rows lack."""
+        columns, misread = dataset.column_names, [text for text in texts if not holds_texts(dataset, text)]
+        some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
+        for text in language_fields(some):  # a word of three letters may be a code, too
+            if "lang" in text or {len(row[text]) for row in some if row[text]} != {3}:
+                misread.append(text)
+        if len(texts) > 1:
+            labels = [column for column in columns if column in LABELS and column not in required]
+            misread += [label for label in labels if len(dataset.unique(label)) > 1]
+        if self.least_columns > 1 and holds_texts(dataset, "document"):
+            misread.append("document")  # the id of a document
+        of_documents = {"document", "position"} & {*columns} if "document" in required else set()
+        misread += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
+        return misread
 
     def read_columns(
         self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
@@ -138,7 +144,7 @@ class CrossLingualLoss(nn.Module):
         if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
             self.refuse(
                 f"these are {count} text columns. The collator of Sentence Transformers makes texts of all columns, of "
-                "languages and ids too, and any collator of columns that loss.select did not leave out"
+                "languages and ids too, and any collator of columns that loss.select_columns did not leave out"
             )
         if labels is not None:
             tag = None if labels.is_floating_point() else self.labels_are
@@ -231,5 +237,6 @@ def own_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
 
 def role_of(column: str) -> Any:
     """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
-    kind = column.rstrip("_0123456789")
-    return "query" if kind in QUERY_COLUMNS else "document" if kind in DOCUMENT_COLUMNS else None
+    queries, documents = ("anchor", "query", "question"), ("positive", "negative", "passage", "answer")
+    name = column.rstrip("_0123456789")
+    return "query" if name in queries else "document" if name in documents else None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
-from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.base.modules import Transformer
 from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -107,14 +107,3 @@ def translation_groups(text: Tensor) -> Tensor:
         if torch.equal(joined, group):
             return group
         group = joined
-
-
-def passage_side(model: nn.Module, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Check that the columns are on their way to the passage encoder of a `Router` (lang-contrastive, section 4)."""
-    for router in model.modules():
-        if isinstance(router, Router) and "document" in router.sub_modules:
-            routes = {features.get("task") or router.default_route for features in columns}
-            if routes != {"document"}:
-                way_out = "give router_mapping={'source': 'document', 'target': 'document'} to collator or Trainer"
-                raise ValueError(f"this loss acts on the encoder of passages, and columns go to {routes}: {way_out}")
-    return columns

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from torch import Tensor
 
 from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
 from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, keep_padding, passage_side, translation_groups
+from st_xlret.losses.embedding import embed, keep_padding, translation_groups
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
@@ -40,6 +41,19 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         super().__init__(model, batches=batches, ratio=ratio)
         self.weight, self.gather_across_devices = weight, gather_across_devices
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+
+    def read_passages(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+    ) -> list[dict[str, Any]]:
+        """The text columns of a batch, which must go to the passage encoder of a `Router` (Hu et al., section 4)."""
+        columns = self.read_columns(sentence_features, labels)
+        for router in self.model.modules():
+            if isinstance(router, Router) and "document" in router.sub_modules:
+                routes = {features.get("task") or router.default_route for features in columns}
+                if routes != {"document"}:
+                    way_out = "give router_mapping={'source': 'document', 'target': 'document'}"
+                    self.refuse(f"it acts on the encoder of passages, and columns go to {routes}: {way_out}")
+        return columns
 
     def embed(self, columns: list[dict[str, Any]]) -> list[Tensor]:
         """The vectors (N, d) of each text column of one encoder."""
@@ -131,20 +145,13 @@ class SemanticContrastiveLoss(PairContrastiveLoss):
     Args:
         temperature: Divisor of the cosines.
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> loss = SemanticContrastiveLoss(model)
-        >>> loss([model.preprocess(["a", "b"]), model.preprocess(["c", "d"])]).ndim
-        0
     """
 
     takes = "two columns of translations"
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
-        columns = passage_side(self.model, self.read_columns(sentence_features, labels))
+        columns = self.read_passages(sentence_features, labels)
         source, target = self.embed(columns)
         return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
 
@@ -172,7 +179,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two columns of N translations and at most one further column, a scalar."""
-        columns = passage_side(self.model, self.read_columns(sentence_features, labels))
+        columns = self.read_passages(sentence_features, labels)
         return self.compute_loss_from_embeddings(*self.embed(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:

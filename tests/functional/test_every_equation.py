@@ -89,11 +89,11 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
         (f.contrastive_context_loss, CCP, {"temperature": 0.0}, "temperature 0.0"),
         (f.contrastive_context_loss, CCP, {"queue": X}, "queue_language.*None"),
         (f.cz_nce_loss, (X, Y), {"text": ONE}, r"text.*\(12,\)"),
-        (f.cz_nce_loss, (X[:1], Y[:1]), {}, "got 1"),
+        (f.cz_nce_loss, (X[:1], Y[:1]), {}, r"2 rows or more.*\(1, 4\)"),
         (f.language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
         (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
         (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
-        (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, "0 of 6 rows"),
+        (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, r"1 rows or more.*predicted.*\(0, 4\)"),
         (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )
