@@ -6,11 +6,13 @@ import importlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
@@ -53,19 +55,17 @@ def command(name: str, data: Path, output: Path, *options: str | Path, tiny: boo
 
     An option without a value takes away that of `SCRIPTS` where it has one: `--pairs` for a run without pairs.
     """
-    chosen: dict[str, list[str]] = {}
-    last: list[str] = []
     files = [str(option) for option in options if str(option).endswith(".yaml")]
-    defaults = f"{_EVERYWHERE} {SCRIPTS[name]}".format(data=data) if tiny else ""
-    for part in (defaults, *(option for option in options if str(option) not in files)):
-        for word in part.split() if isinstance(part, str) else [str(part)]:
-            if not word.startswith("--"):
-                last.append(word)
-                continue
-            chosen[word] = last = []
-            if word in ("--model", "--from_scratch"):
-                chosen.pop({"--model": "--from_scratch", "--from_scratch": "--model"}[word], None)
-    with_values = {word for word in defaults.split() if word.startswith("--")} - {"--use_cpu"}
+    defaults = f"{_EVERYWHERE} {SCRIPTS[name]}".format(data=data).split() if tiny else []
+    parts = [option.split() if isinstance(option, str) else [str(option)] for option in options]
+    chosen, last = dict[str, list[str]](), ""
+    for word in [*defaults, *(word for part in parts for word in part if word not in files)]:
+        if not word.startswith("--"):
+            chosen[last].append(word)
+            continue
+        chosen[last := word] = []
+        chosen.pop({"--model": "--from_scratch", "--from_scratch": "--model"}.get(word, ""), None)
+    with_values = {word for word in defaults if word.startswith("--")} - {"--use_cpu"}
     kept = {word: values for word, values in chosen.items() if values or word not in with_values}
     return [*files, *(part for word, values in kept.items() for part in (word, *values)), "--output_dir", str(output)]
 
@@ -86,20 +86,12 @@ class Runner:
 
         Without `tiny`, the script has the given options alone.
         """
-
-        class Built(Exception):
-            pass
-
-        def stop(model: Any, args: Any, datasets: Any, *, loss: Any, **others: Any) -> None:
-            raise Built(SimpleNamespace(model=model, args=args, datasets=datasets, loss=loss))
-
         given = command(name, self.data, self.folder / "built", *options, "--overwrite", tiny=tiny)
-        with patch.object(script(name), "CrossLingualTrainer", stop):
-            try:
-                script(name).main(given)
-            except Built as found:
-                return found.args[0]
-        raise AssertionError("the script made no Trainer")
+        stop = patch.object(script(name), "CrossLingualTrainer", side_effect=InterruptedError)
+        with stop as trainer, pytest.raises(InterruptedError):
+            script(name).main(given)
+        model, args, datasets = trainer.call_args.args
+        return SimpleNamespace(model=model, args=args, datasets=datasets, loss=trainer.call_args.kwargs["loss"])
 
     @contextmanager
     def stopped(self, name: str, step: int) -> Iterator[None]:
@@ -110,12 +102,8 @@ class Runner:
                 if state.global_step == step:
                     raise KeyboardInterrupt
 
-        class Trainer(script(name).CrossLingualTrainer):  # type: ignore[misc]
-            def __init__(self, *args: Any, **options: Any) -> None:
-                super().__init__(*args, **options)
-                self.add_callback(Stop())
-
-        with patch.object(script(name), "CrossLingualTrainer", Trainer):
+        trainer = partial(script(name).CrossLingualTrainer, callbacks=[Stop()])
+        with patch.object(script(name), "CrossLingualTrainer", trainer):
             yield
 
 
@@ -139,14 +127,13 @@ def write_data(folder: Path) -> None:
     write_jsonl(folder / "pairs.jsonl", [{**languages, "source": x["en"], "target": x["fr"]} for x in both])
     write_text(folder / "words.en-fr.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)))
     # Two questions in two languages for each passage, and a wrong passage.
-    rows = [
-        {"query": " ".join(words[k : k + 3]), "positive": f"{i} {' '.join(words)}", "negatives": [sentence(code, dice)]}
-        | {"language": code}
-        for i in range(60)
-        for code in [("en", "fr")[i % 2]]
-        for words in [sentence(code, dice, 5).split()]
-        for k in (0, 1)
-    ]
+    rows = []
+    for i in range(60):
+        code = ("en", "fr")[i % 2]
+        words = sentence(code, dice, 5).split()
+        about = {"positive": f"{i} {' '.join(words)}", "language": code}
+        asked = (" ".join(words[k : k + 3]) for k in (0, 1))
+        rows += [{"query": query, "negatives": [sentence(code, dice)], **about} for query in asked]
     write_jsonl(folder / "questions.jsonl", rows)
     write_jsonl(folder / "answers.jsonl", _answers(dice))
     test_set = [translations(dice) for _ in range(12)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -9,6 +11,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from tests.data.files import write_text
 from tests.training_scripts.scripts import SCRIPTS, Runner, script
 
 RECIPES = Path(__file__).parents[2] / "training_scripts" / "recipes"
@@ -43,26 +46,37 @@ MSM = {"mu": 0.5, "intra_document_negatives": True, "num_negatives": 512, "heads
 
 
 @pytest.mark.parametrize(
-    ("recipe", "loss", "data", "expected"),
+    ("recipe", "loss", "options", "expected"),
     [
-        ("ccp", "ccp", "documents", {"normalization": "asymmetric", "bank_size": 32768, "temperature": 0.1}),
-        ("msm", "msm", "documents", MSM | {"document_encoder_layers": 2, "block_size": 32}),
-        ("ml-ctl", None, "dictionaries", {"objective": "cz_nce", "words": True, "temperature": 0.07}),
+        ("ccp", "ccp", None, {"normalization": "asymmetric", "bank_size": 32768, "temperature": 0.1}),
+        ("msm", "msm", None, MSM | {"document_encoder_layers": 2, "block_size": 32}),
+        ("ml-ctl", None, None, {"objective": "cz_nce", "words": True, "temperature": 0.07}),
         # Eq. 3 has a scale of its own; batches mix the language pairs (section 3.1).
-        ("language-agnostic-ir", "language", "retrieval", {"reduction": "paper", "weight": 0.001}),
-        ("language-agnostic-ir", "semantic", "retrieval", {"weight": 0.01, "temperature": 0.07}),
-        ("retriever-nq", None, "retrieval", DPR),
+        ("language-agnostic-ir", "language", None, {"reduction": "paper", "weight": 0.001}),
+        ("language-agnostic-ir", "semantic", None, {"weight": 0.01, "temperature": 0.07}),
+        ("retriever-nq", None, None, DPR),
+        # --loss_options change them; what they do not name stays.
+        (
+            *("ccp", "ccp", {"bank_size": 0, "head": {"normalization": "batch"}, "batches": {"window_size": 2}}),
+            {"bank_size": 0, "normalization": "batch", "window_size": 2, "language_smoothing": 0.7},
+        ),
+        ("msm", "msm", {"mu": 0.3, "batches": {"block_size": 3}}, {"mu": 0.3, "block_size": 3, "num_negatives": 512}),
+        (
+            *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"language_mixing": 0.5}}),
+            {"reduction": "mean", "language_mixing": 0.5, "language_smoothing": 0.7},
+        ),
+        ("search", "query", {"cosine_weight": 0.0, "bank_size": 7}, {"cosine_weight": 0.0, "bank_size": 7}),
     ],
 )
-def test_the_losses_of_a_recipe_are_the_papers(
-    recipe: str, loss: str | None, data: str, expected: dict[str, Any], train: Runner
+def test_the_losses_are_those_of_the_papers_or_as_the_options_say(
+    recipe: str, loss: str | None, options: dict[str, Any] | None, expected: dict[str, Any], train: Runner
 ) -> None:
-    name = script_of(recipe)
-    file = {"documents": "documents.jsonl", "dictionaries": "words.en-fr.tsv"}.get(data, "answers.jsonl")
-    file = "questions.jsonl" if name == "retriever" else file
-    options = f"--{data} {train.data}/{file} --model {train.data}/encoder --use_cpu"
-    options += "" if name == "retriever" else f" --pairs {train.data}/pairs.jsonl --languages en fr"
-    made = train.built(name, RECIPES / f"{recipe}.yaml", options, tiny=False).loss
+    name, file = script_of(recipe), RECIPES / f"{recipe}.yaml"
+    if options is not None:
+        file = write_text(train.folder / "losses.yaml", json.dumps({"loss_options": {loss: options}}))
+    texts = [f"{option} {value}" for option, value in pairwise(SCRIPTS[name].split()) if "{data}" in value]
+    words = " ".join([*texts, "--model {data}/encoder --languages en fr --use_cpu"]).format(data=train.data)
+    made = train.built(name, file, words, tiny=False).loss
     made = made[loss] if loss else made
     settings = made.get_config_dict() | (vars(made.batches) if hasattr(made, "batches") else {})
     assert {key: settings[key] for key in expected} == expected

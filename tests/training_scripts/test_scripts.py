@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -75,28 +74,3 @@ def test_a_script_is_short_and_has_a_help(name: str, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit, match="0"):
         script(name).main(["--help"])
     assert "--output_dir" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("name", "loss", "options", "expected"),
-    [
-        (
-            *("ccp", "ccp", {"bank_size": 0, "head": {"normalization": "batch"}, "batches": {"window_size": 2}}),
-            {"bank_size": 0, "normalization": "batch", "window_size": 2, "language_smoothing": 0.7},
-        ),
-        ("msm", "msm", {"mu": 0.3, "batches": {"block_size": 3}}, {"mu": 0.3, "block_size": 3}),
-        (
-            *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"language_mixing": 0.5}}),
-            {"reduction": "mean", "language_mixing": 0.5, "language_smoothing": 0.7},
-        ),
-        ("search", "query", {"cosine_weight": 0.0, "bank_size": 7}, {"cosine_weight": 0.0, "bank_size": 7}),
-    ],
-)
-def test_loss_options_reach_the_losses(
-    name: str, loss: str, options: dict[str, Any], expected: dict[str, Any], train: Runner
-) -> None:
-    file = train.folder / "losses.yaml"
-    file.write_text(json.dumps({"loss_options": {loss: options}}))
-    made = train.built(name, file, "--save_strategy no").loss[loss]
-    settings = made.get_config_dict() | vars(made.batches)
-    assert {key: settings[key] for key in expected} == expected
