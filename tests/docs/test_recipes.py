@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from st_xlret import load_pairs, load_retrieval
+from tests.data.files import rows
 from tests.docs.blocks import python_blocks
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "data.md"
@@ -21,26 +19,18 @@ PAIRS = {
 }
 
 
-@pytest.fixture
-def made(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workspace, in which the recipes have run."""
+def test_recipes_make_what_the_loaders_read(workspace: Path) -> None:
     blocks = python_blocks(GUIDE.read_text(encoding="utf-8"))
     exec("\n".join(block.code for block in blocks), {"__name__": "__main__"})
-    return workspace
-
-
-def rows(table: Any) -> list[tuple[str, ...]]:
-    return [tuple(row.values()) for row in table]
-
-
-def test_recipes_make_what_the_loaders_read(made: Path) -> None:
     for name, expected in QUESTIONS.items():
-        assert rows(load_retrieval(made / name, negatives=1)) == expected
+        assert rows(load_retrieval(workspace / name, negatives=1)) == expected
     for name, pairs in PAIRS.items():
-        assert rows(load_pairs(made / name)) == pairs
+        assert rows(load_pairs(workspace / name)) == pairs
     mention = ("Ann: { Ann } won.", "A runner.", "en")
-    assert rows(load_retrieval(made / "mewsli-x.jsonl")) == [mention]
-    triples = [line.split("\t") for line in (made / "triples.tsv").read_text(encoding="utf-8").splitlines()]
-    assert rows(load_retrieval(made / "ms-marco.jsonl", negatives=1)) == [(*triple, "en") for triple in triples]
-    passages, sentences = (load_retrieval(made / "squad.jsonl", positives=unit) for unit in ("passage", "sentence"))
+    assert rows(load_retrieval(workspace / "mewsli-x.jsonl")) == [mention]
+    triples = [line.split("\t") for line in (workspace / "triples.tsv").read_text(encoding="utf-8").splitlines()]
+    assert rows(load_retrieval(workspace / "ms-marco.jsonl", negatives=1)) == [(*triple, "en") for triple in triples]
+    passages, sentences = (
+        load_retrieval(workspace / "squad.jsonl", positives=unit) for unit in ("passage", "sentence")
+    )
     assert len(passages) == 40 and rows(passages) == rows(sentences) and passages[0]["positive"].startswith("Title ")

@@ -16,14 +16,13 @@ from st_xlret import export, fit_calibration
 from st_xlret.modules import train_tokenizer
 from tests.data.files import multilingual_pool, write_jsonl, write_text
 
-VOCABULARY = {
+WORDS = {
     "en": "dog cat house tree river stone bread water night winter sleeps eats sees finds old small",
     "fr": "chien chat maison arbre fleuve pierre pain eau nuit hiver dort mange voit trouve vieux petit",
     "de": "hund katze haus baum fluss stein brot wasser nacht winter schläft isst sieht findet alt klein",
     "sw": "mbwa paka nyumba mti mto jiwe mkate maji usiku baridi analala anakula anaona anapata mzee ndogo",
     "ru": "собака кошка дом дерево река камень хлеб вода ночь зима спит ест видит находит старый малый",
 }
-WORDS = {language: words.split() for language, words in VOCABULARY.items()}
 CHECKPOINTS = {  # configuration, model and vector size; explicit sizes in the documentation are the published ones
     "xlm-roberta-base": (XLMRobertaConfig, XLMRobertaForMaskedLM, 768),
     "bert-base-multilingual-cased": (BertConfig, BertForMaskedLM, 768),
@@ -35,7 +34,7 @@ SENTENCES = 70  # of each language: a calibration wants at least 50
 def sentences_of(language: str, count: int, seed: int) -> list[str]:
     """Sentences; those with the same seed are translations of each other, word by word."""
     generator = random.Random(seed)
-    words = WORDS[language]
+    words = WORDS[language].split()
     return [" ".join(words[generator.randrange(len(words))] for _ in range(5 + i % 3)) for i in range(count)]
 
 
@@ -64,16 +63,15 @@ def write_data(folder: Path) -> None:
         for q, p, n in zip(*(sentences_of(language, 40, seed) for seed in (7, 8, 9)), strict=True)
     ]
     write_jsonl(folder / "questions.jsonl", rows)
-    paragraphs = []
-    for question, passage in zip(questions, passages, strict=True):
-        answers = [{"text": passage[:3], "answer_start": 0}]
-        asked = {"id": passage, "question": f"{question}?", "answers": answers}
-        paragraphs.append({"context": f"{passage}.", "qas": [asked]})
+    paragraphs = [
+        {"context": f"{p}.", "qas": [{"id": p, "question": f"{q}?", "answers": [{"text": p[:3], "answer_start": 0}]}]}
+        for q, p in zip(questions, passages, strict=True)
+    ]
     squad = {"version": "1.1", "data": [{"title": "Title", "paragraphs": paragraphs}]}
     write_text(folder / "squad.json", json.dumps(squad))
     write_published_formats(folder)
     for language in ("fr", "de"):
-        words = "".join(f"{a}\t{b}\n" for a, b in zip(WORDS["en"], WORDS[language], strict=True))
+        words = "".join(f"{a}\t{b}\n" for a, b in zip(*(WORDS[code].split() for code in ("en", language)), strict=True))
         write_text(folder / f"words.en-{language}.tsv", words)
     for code, language in (("fra", "fr"), ("deu", "de")):
         for side, of in ((code, language), ("eng", "en")):
@@ -106,7 +104,7 @@ def write_published_formats(folder: Path) -> None:
 def write_models(folder: Path) -> None:
     """Checkpoints with the names of published ones, and models as runs of this package leave them."""
     torch.manual_seed(0)
-    tokenizer = train_tokenizer([" ".join(words) for words in WORDS.values()] * 3, vocabulary=300)
+    tokenizer = train_tokenizer([*WORDS.values()] * 3, vocabulary=300)
     for name, (config_class, model_class, size) in CHECKPOINTS.items():
         sizes = {"hidden_size": size, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
         of_tokens = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}

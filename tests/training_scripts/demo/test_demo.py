@@ -68,27 +68,23 @@ def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.Monk
 def test_packed_weights_are_expanded() -> None:
     """Blocks of 32 numbers of four bits, low halves first, times the scale of their block."""
     sizes = (32, 1, 2, 64, 5, 8, 2)  # features, layers, heads, inner, pieces, positions, types
-    shapes = {"emb.word": (5, 32), "emb.pos": (8, 32), "emb.type": (1, 32)}
-    shapes |= {f"l0.{name}.w": (32, 32) for name in ("q", "k", "v", "ao")}
-    shapes |= {"l0.fi.w": (64, 32), "l0.fo.w": (32, 64), "l0.fi.b": (64,)}
+    shapes = {"emb.word": (5, 32), "emb.pos": (8, 32), "emb.type": (1, 32), "l0.fi.w": (64, 32), "l0.fo.w": (32, 64)}
+    shapes |= {f"l0.{name}.w": (32, 32) for name in ("q", "k", "v", "ao")} | {"l0.fi.b": (64,)}
     shapes |= {f"l0.{name}.b": (32,) for name in ("q", "k", "v", "ao", "fo")}
     shapes |= {f"{name}.{part}": (32,) for name in ("emb.ln", "l0.aln", "l0.oln") for part in "wb"}
-    head = struct.pack("<4sI7ifi5iQ4xiI", b"E5S1", 1, *sizes, 1e-12, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-    head += struct.pack("<i", len(shapes))
-    expected, body, directory = {}, b"", b""
+    head = struct.pack("<4sI7ifi5iQ4xiIi", b"E5S1", 1, *sizes, 1e-12, *[0] * 9, len(shapes))
+    expected, body, directory, dice = {}, b"", b"", np.random.default_rng(0)
     start = len(head) + sum(2 + len(name) + 21 for name in shapes)
-    dice = np.random.default_rng(0)
     for name, shape in shapes.items():
-        count = int(np.prod(shape))
+        expected[name] = dice.normal(size=shape).astype("<f4")
+        data = expected[name].tobytes()
         if len(shape) == 2 and name not in ("emb.pos", "emb.type"):
-            numbers, scales = dice.integers(0, 16, (count // 32, 32)), np.full((count // 32, 1), 0.5, "<f2")
+            numbers = dice.integers(0, 16, (expected[name].size // 32, 32))
             packed = (numbers[:, :16] | numbers[:, 16:] << 4).astype("u1")
+            scales = np.full((len(numbers), 1), 0.5, "<f2")
             data = np.concatenate([scales.view("u1"), packed], axis=1).tobytes()
             expected[name] = ((numbers - 8) * 0.5).reshape(shape)
-        else:
-            expected[name] = dice.normal(size=shape).astype("<f4")
-            data = expected[name].tobytes()
-        place = (0, count, start + len(body), len(data))
+        place = (0, expected[name].size, start + len(body), len(data))
         directory += struct.pack(f"<H{len(name)}sBIQQ", len(name), name.encode(), *place)
         body += data
     config, weights = read_weights(head + directory + body)

@@ -14,6 +14,7 @@ from tests import tiny
 from tests.data.files import write_jsonl, write_text
 from training_scripts.studies import approximate_indexes, measure_search, stored_vectors
 from training_scripts.studies.measure_search import FURTHER, TATOEBA
+from training_scripts.studies.prepare import write_pool
 
 
 @pytest.fixture
@@ -23,12 +24,10 @@ def pool(tmp_path: Path) -> Path:
     for number, row in enumerate(tiny.documents(count=160, sentences=2)):
         about = {"language": row["language"], "context": number // 2}
         corpus.append({"_id": f"{row['language']}-{number}", "text": row["sentence"], "metadata": about})
-    write_jsonl(tmp_path / "corpus.jsonl", corpus)
-    write_jsonl(tmp_path / "queries.jsonl", corpus[::2])
-    for split in ("test", "test-same-language"):
-        lines = "".join(f"{row['_id']}\t{row['_id']}\t1\n" for row in corpus[::2])
-        write_text(tmp_path / "qrels" / f"{split}.tsv", lines)
-    return tmp_path
+    judged = [(row["_id"], row["_id"], "1") for row in corpus[::2]]
+    rows = {"corpus": corpus, "queries": corpus[::2]}
+    write_pool(tmp_path / "pool", rows, {"test": judged, "test-same-language": judged})
+    return tmp_path / "pool"
 
 
 def write_tatoeba(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret import MaskedLMLoss
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
-from training_scripts.studies.prepare import main
+from training_scripts.studies.prepare import main, read_pool, write_pool
 
 
 def lines(file: Path) -> list[dict[str, Any]]:
@@ -23,9 +23,8 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 def pool_at(folder: Path, split: str = "test") -> tuple[list[dict[str, Any]], dict[str, str], list[list[str]]]:
     """The candidates, the texts of the questions, and the judged pairs."""
-    queries = {row["_id"]: row["text"] for row in lines(folder / "queries.jsonl")}
-    judged = (folder / f"qrels/{split}.tsv").read_text().splitlines()[1:]
-    return lines(folder / "corpus.jsonl"), queries, [line.split("\t")[:2] for line in judged]
+    rows, judged = read_pool(str(folder), split)
+    return rows["corpus"], {row["_id"]: row["text"] for row in rows["queries"]}, [pair for *pair, _ in judged[split]]
 
 
 def prepare(kind: str, output: Path, *options: str | Path) -> Path:
@@ -33,17 +32,14 @@ def prepare(kind: str, output: Path, *options: str | Path) -> Path:
     return output
 
 
-def write_pool(folder: Path, corpus: list[dict[str, Any]], queries: list[dict[str, Any]], **judged: list[str]) -> Path:
-    write_jsonl(folder / "corpus.jsonl", corpus)
-    write_jsonl(folder / "queries.jsonl", queries)
-    for split, pairs in judged.items():
-        text = "".join(f"{pair.replace(' ', chr(9))}\t1\n" for pair in pairs)
-        write_text(folder / "qrels" / f"{split.replace('_', '-')}.tsv", "query-id\tcorpus-id\tscore\n" + text)
-    return folder
+def pool_of(folder: Path, corpus: Any, queries: Any, *judged: tuple[str, str], splits: str = "test") -> Path:
+    lines = {split: [(*pair, "1") for pair in judged] for split in splits.split()}
+    write_pool(folder / "given", {"corpus": corpus, "queries": queries}, lines)
+    return folder / "given"
 
 
 def test_no_sentence_of_a_test_set_is_trained_on(tmp_path: Path) -> None:
-    pool = write_pool(tmp_path, [{"_id": "a", "text": "An  answer."}], [{"_id": "q", "text": "A question?"}])
+    pool = pool_of(tmp_path, [{"_id": "a", "text": "An  answer."}], [{"_id": "q", "text": "A question?"}])
     write_text(tmp_path / "tatoeba.fra-eng.eng", "Good  morning.\n")
     sentences = prepare("sentences", tmp_path / "sentences.txt", "--pools", pool, "--tatoeba", tmp_path)
     assert sentences.read_text().splitlines() == ["A question?", "An answer.", "Good morning."]
@@ -86,23 +82,23 @@ def test_parts_of_a_pool(kind: str, options: str, candidates: str, judgements: i
     both = [(code, n) for n in range(6) for code in ("de", "en")]
     corpus = [{"_id": f"{code}{n}", "text": "-", "metadata": {"document": n, "language": code}} for code, n in both]
     queries = [{"_id": f"q{n}", "text": "?", "metadata": {"language": "en" if n else "de"}} for n in range(6)]
-    judged = [f"q{n} {code}{n}" for code, n in both]
-    pool = write_pool(tmp_path / "pool", corpus, queries, test=judged, test_same_language=judged)
+    judged = [(f"q{n}", f"{code}{n}") for code, n in both]
+    pool = pool_of(tmp_path, corpus, queries, *judged, splits="test test-same-language")
     part, asked, pairs = pool_at(prepare(kind, tmp_path / "part", "--pools", pool, *options.split()))
     assert [row["_id"] for row in part] == candidates.split() and len(pairs) == judgements
     assert asked.keys() == {question for question, _ in pairs}
 
 
 def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
-    asked = [{"_id": f"ha-{split}", "text": "?", "metadata": {"english": "When?"}} for split in ("train", "dev")]
+    asked = [{"_id": f"ha-{number}", "text": "?", "metadata": {"english": "When?"}} for number in (0, 1)]
     corpus = [{"_id": "p", "text": "It rains in May.", "metadata": {}}]
-    afriqa = write_pool(tmp_path / "afriqa", corpus, asked, train=["ha-train p"], dev=["ha-dev p"])
+    afriqa = pool_of(tmp_path, corpus, asked, ("ha-1", "p"), splits="train dev")
     articles = [{"language": "ig", "title": f"{n}", "sentences": ["123456789"] * 5} for n in range(3)]
     words = ["--pools", afriqa, "--documents", write_jsonl(tmp_path / "news.jsonl", articles), "--per_language", "3"]
     (_, *news), queries, judged = pool_at(prepare("afriqa", tmp_path / "pool", *words), "dev")
     assert [(row["title"], row["text"]) for row in news] == [(f"{n}", "123456789 123456789") for n in range(3)]
-    assert queries == {"ha-train": "?", "ha-dev": "?", "ha-train-en": "When?", "ha-dev-en": "When?"}
-    assert judged == [["ha-dev", "p"], ["ha-dev-en", "p"]]
+    assert queries == {"ha-0": "?", "ha-1": "?", "ha-0-en": "When?", "ha-1-en": "When?"}
+    assert judged == [["ha-1", "p"], ["ha-1-en", "p"]]
 
 
 def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:

@@ -18,14 +18,18 @@ CARDS = sorted(card for card in (REPOSITORY / "model_cards").glob("*.md") if car
 VALUES = dict.fromkeys(("data", "model", "output", "folder", "trained"), "x") | {"seed": "0"}
 
 
-def published() -> list[dict[str, str]]:
-    with open(REPOSITORY / "docs" / "studies.csv", encoding="utf-8", newline="") as file:
+def published(table: str = "studies") -> list[dict[str, str]]:
+    with open(REPOSITORY / "docs" / f"{table}.csv", encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def content_of(study: str) -> dict[str, Any]:
+    return yaml.safe_load((STUDIES / f"{study}.yaml").read_text())
 
 
 def test_published_rows_have_the_learning_rates_of_their_study() -> None:
     for study in ("search", "few-pairs"):
-        rows = read_rows(yaml.safe_load((STUDIES / f"{study}.yaml").read_text())["rows"])
+        rows = read_rows(content_of(study)["rows"])
         lines = {line["row"]: line for line in reversed(published()) if line["study"] == study}
         assert set(rows) <= set(lines)
         for name in rows if study == "search" else ():
@@ -33,9 +37,7 @@ def test_published_rows_have_the_learning_rates_of_their_study() -> None:
 
 
 def test_the_table_of_the_papers_is_that_of_their_study() -> None:
-    content = yaml.safe_load((STUDIES / "papers.yaml").read_text())
-    with open(REPOSITORY / "docs" / "papers.csv", encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
+    content, lines = content_of("papers"), published("papers")
     assert [line["row"] for line in lines] == list(content["rows"])
     for line in lines:
         for column in content["columns"]:
@@ -58,8 +60,7 @@ def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
 
 
 def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
-    content = yaml.safe_load((STUDIES / "search.yaml").read_text())
-    for name, row in read_rows(content["rows"]).items():
+    for name, row in read_rows(content_of("search")["rows"]).items():
         words = words_of({key: value for key, value in row.options.items() if key != "dictionaries"}, VALUES)
         assert not [word for word in words if "squad_v1.1/dev" in word or "tatoeba" in word], name
         if row.script and "pairs" in row.options:
@@ -72,7 +73,7 @@ def every_command() -> list[tuple[str, dict[str, Any]]]:
     """Each script of the studies, with all options that it is given."""
     options_of: dict[tuple[str, Any, bool], dict[str, Any]] = {}
     for file in sorted(STUDIES.glob("*.yaml")):
-        content = yaml.safe_load(file.read_text())
+        content = content_of(file.stem)
         commands = [*content["measure"].values(), *content.get("tune", {}).get("measure", {}).values()]
         for each in content["prepare"].values():
             commands += each if isinstance(each, list) else [each]
