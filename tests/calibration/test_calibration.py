@@ -111,18 +111,6 @@ def test_rotations_are_found_on_what_the_steps_before_leave() -> None:
         fit({**rows, "fr": rows["fr"][:5]}, "rotate", min_texts=2)
 
 
-@pytest.mark.parametrize("steps", [("lsar",), ("shift",), ("shift", "coral")])
-def test_mapped_vectors_have_unit_length_whatever_the_length_of_the_stored_ones(steps: tuple) -> None:
-    calibration = VectorCalibration.fit(DOCUMENTS, steps=steps)
-    assert bool(calibration.languages) == (steps != ("lsar",))
-    matrix, codes = np.concatenate([*DOCUMENTS.values()]), np.repeat(CODES, 80).tolist()
-    of_rows = VectorCalibration.fit(matrix, codes, steps=steps)
-    mapped = of_rows.transform(matrix, "document", codes)
-    np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
-    for i in (0, 50, 200):
-        np.testing.assert_allclose(calibration.transform(7 * matrix[i], "query", codes[i]), mapped[i], atol=1e-5)
-
-
 @pytest.mark.parametrize("queries", [None, QUERIES])
 @pytest.mark.parametrize("how", [{}, {"steps": ["shift"]}, {"queries_only": True}, {"steps": ["coral"]}])
 def test_what_is_saved_is_used_by_its_own_description(
@@ -132,15 +120,21 @@ def test_what_is_saved_is_used_by_its_own_description(
     loaded = VectorCalibration.load(calibration.save(tmp_path / "map"))
     names = ("queries_only", "metric", "model", "steps", "strength", "languages", "pivot", "fingerprint")
     assert [getattr(loaded, name) for name in names] == [getattr(calibration, name) for name in names]
+    rows, codes = np.concatenate([*DOCUMENTS.values()]), np.repeat(CODES, 80).tolist()
+    of_rows = VectorCalibration.fit(rows, codes, queries=queries, **how)
     for role in ("document", "query"):
-        mapped = calibration.transform(DOCUMENTS["en"], role, "en")  # type: ignore[arg-type]
-        np.testing.assert_array_equal(loaded.transform(DOCUMENTS["en"], role, "en"), mapped)  # type: ignore[arg-type]
+        parts = [calibration.transform(part, role, code) for code, part in DOCUMENTS.items()]  # type: ignore[arg-type]
+        mapped = np.concatenate(parts)
+        for each in (loaded, of_rows):
+            np.testing.assert_allclose(each.transform(rows, role, codes), mapped, atol=1e-6)  # type: ignore[arg-type]
+    np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     text = (tmp_path / "map" / "README.md").read_text(encoding="utf-8")
     program = "\n".join(line.strip() for line in text.splitlines() if line.startswith("    "))
     monkeypatch.chdir(tmp_path / "map")
-    by_hand: dict = {"x": DOCUMENTS["en"][3], "map": 1, "safetensors": safetensors}
+    by_hand: dict = {"x": 7 * DOCUMENTS["en"][3], "map": 1, "safetensors": safetensors}  # of any length
     exec(program, by_hand)
-    np.testing.assert_allclose(by_hand["x"], mapped[3], atol=1e-6)
+    for x in (by_hand["x"], loaded.transform(7 * DOCUMENTS["en"][3], "query", "en")):
+        np.testing.assert_allclose(x, mapped[83], atol=1e-6)
     with pytest.raises(FileExistsError, match="map"):
         calibration.save(tmp_path / "map")
 

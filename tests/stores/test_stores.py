@@ -134,26 +134,22 @@ def test_names_that_a_store_does_not_take(kind: str, name: str, tmp_path: Path, 
         ("postgresql", ("postgres:@", "stranger:hunter2@"), "stranger"),
     ],
 )
-def test_what_is_not_there(
-    kind: str, change: tuple[str, str], named: str, tmp_path: Path, build: Build, opened: Opened
-) -> None:
+def test_what_is_not_there(kind: str, change: tuple, named: str, tmp_path: Path, build: Build, opened: Opened) -> None:
     with pytest.raises((ValueError, OSError), match=named) as error:
         opened(build(kind).replace(*change))
     assert not (tmp_path / "nothing").exists() and "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["a\"b'c; DROP TABLE docs; --", "100%s %(a)s", "{a} {}", "Upper"])
-def test_any_name_is_quoted_in_postgresql(
-    name: str, postgresql_server: str, build: Build, sql: Sql, opened: Opened
-) -> None:
-    build("postgresql")
+def test_any_name_is_quoted_in_postgresql(name: str, build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("postgresql")
     quoted = '"' + name.replace('"', '""') + '"'
     sql(f"DROP TABLE IF EXISTS {quoted}")
     sql(f"ALTER TABLE docs RENAME TO {quoted}")
     for column in ("key", "dense", "lang"):
         sql(f'ALTER TABLE {quoted} RENAME {column} TO "{column} {quoted[1:]}')
     column = quote(f"dense {name}")
-    address = postgresql_server.replace("?", f"?table={quote(name)}&column={column}&", 1)
+    address = address.replace("table=docs&column=dense", f"table={quote(name)}&column={column}")
     store = opened(address, language_field=f"lang {name}")
     assert read(store)[1] == LANGUAGES
     assert apply_calibration(fitted(store), store, f"mapped {name}").written == 10
@@ -209,9 +205,7 @@ def test_passwords_are_not_shown(address: str, opened: Opened) -> None:
     assert "secret" not in str(error.value) and "me:" not in str(error.value)
 
 
-def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_the_map(
-    tmp_path: Path, opened: Opened
-) -> None:
+def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_it(tmp_path: Path, opened: Opened) -> None:
     function = {"name": "unknown", "model": {"name": "me/model"}, "vector_column": "vector", "source_column": "text"}
     content = stores.table().replace_schema_metadata({"embedding_functions": json.dumps([function])})
     pytest.importorskip("lancedb").connect(str(tmp_path / "lance")).create_table("docs", content)
@@ -268,17 +262,14 @@ def test_rows_that_a_trigger_leaves_out_are_no_success(build: Build, sql: Sql, o
         apply_calibration(fitted(store), store, "mapped")
 
 
-def test_a_busy_table_is_left_to_others(
-    postgresql_server: str, build: Build, sql: Sql, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_table_is_left_to_others(build: Build, sql: Sql, opened: Opened, monkeypatch) -> None:
     monkeypatch.setattr(databases, "_TRIES", 1)
     monkeypatch.setattr(databases, "_SECONDS", 0.1)
     store = opened(build("postgresql"))
-    with stores.connected(postgresql_server) as idle, idle.transaction():
-        idle.execute("SELECT count(*) FROM docs")
-        with pytest.raises(OSError, match="another session holds the table"):
-            apply_calibration(fitted(store), store, "mapped")
-        assert "mapped" not in str(sql("SELECT * FROM docs").description)
+    sql("BEGIN; SELECT count(*) FROM docs")
+    with pytest.raises(OSError, match="another session holds the table"):
+        apply_calibration(fitted(store), store, "mapped")
+    assert "mapped" not in str(sql("SELECT * FROM docs").description)
 
 
 def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
