@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
-from torch.nn.functional import normalize
 
 from st_xlret import encode, encoding, export
 from st_xlret.encoding import KeptVectors, at_layer, role_prompt
@@ -37,8 +35,9 @@ def texts() -> list[str]:
 
 @pytest.fixture(scope="module")
 def model() -> SentenceTransformer:
-    prompts = {"query": "sun moon: ", "document": "a star "}
-    return SentenceTransformer(modules=[*transformer(), Normalize()], prompts=prompts, device="cpu")
+    model = transformer()
+    model.prompts = {"query": "sun moon: ", "document": "a star "}
+    return model
 
 
 def record_batches(model) -> list[tuple[int, int]]:
@@ -167,7 +166,6 @@ def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() 
 
 # Maps by language
 
-
 LANGUAGES = ["en", "fr", "ru", "zh", "to"]  # "to" is also a method of torch's containers
 TEXTS = ["sun moon", "star rain wind", "snow", "tree leaf root fish", "bird wolf"]
 LAYER = CalibrationLayer(32, LANGUAGES, pivot="fr")
@@ -184,7 +182,7 @@ def mapped(model, tmp_path_factory) -> SentenceTransformer:
 def test_every_role_and_language_is_prompt_and_map_together_and_prompts_that_are_given_stay(model, mapped) -> None:
     roles: dict[Any, str] = {None: "", "query": "sun moon: ", "document": "a star "}
     for (role, prompt), code in product(roles.items(), LANGUAGES):
-        expected = normalize(LAYER.transform(model.encode(TEXTS, prompt=prompt), code))
+        expected = LAYER.transform(model.encode(TEXTS, prompt=prompt), code)
         np.testing.assert_allclose(encode(mapped, TEXTS, code, role=role), expected, atol=1e-5)
     for options in ({"prompt": "a star "}, {"prompt_name": "document"}):
         by_option = mapped.encode(TEXTS, task="ru", **options)
