@@ -163,11 +163,11 @@ class RetrievalData:
 
     @cached_property
     def _relevant_rows(self) -> dict[int, NDArray[np.int64]]:
-        """Row of each query that counts to the corpus rows relevant to it, negative where a document is missing."""
+        """Row of each query that counts to the corpus rows relevant to it, -1 for each document that is missing."""
         judged = sorted({document for judgements in self.qrels.values() for document in judgements})
         query_rows, document_rows = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
         missing = [name for name, rows in document_rows.items() if not rows]
-        document_rows |= {name: [-number] for number, name in enumerate(missing, start=1)}
+        document_rows |= dict.fromkeys(missing, [-1])
         every = [*query_rows.items(), *document_rows.items()]
         problems = [f"{name!r} stands {len(rows)} times in the texts" for name, rows in every if len(rows) != 1]
         relevant = {}
@@ -186,7 +186,7 @@ class RetrievalData:
 
     @property
     def relevant(self) -> list[NDArray[np.int64]]:
-        """The corpus rows relevant to each of the `judged` queries, and a negative number for each that is missing."""
+        """The corpus rows relevant to each of the `judged` queries, and -1 for each document that is missing."""
         return list(self._relevant_rows.values())
 
     @cached_property

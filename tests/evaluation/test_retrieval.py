@@ -184,7 +184,7 @@ def test_scores_equal_pytrec_eval(most: int, grades: int) -> None:
     names |= {"map_at_20": "map_cut_20", "ndcg_at_10": "ndcg_cut_10"} if most <= 20 else {}
     measured = pytrec_eval.RelevanceEvaluator(qrels, set(names.values())).evaluate(run)
     asked = collection(["text"] * 30, ["fr", "de"] * 15, prefix="q")
-    data = RetrievalData(collection(["text"] * 300, ["en"] * 300), asked, qrels)
+    data = RetrievalData(collection(["text"] * 300, ["en"] * 300), asked, dict(reversed(qrels.items())))
     scores = score_ranking(ranking[:, :100], data, list(names))
     for code, first in (("fr", 0), ("de", 1)):
         means = {n: np.mean([measured[f"q{q}"][theirs] for q in range(first, 30, 2)]) for n, theirs in names.items()}
