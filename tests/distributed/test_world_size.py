@@ -43,8 +43,8 @@ def run(kind: str, ranks: int, folder: Path, *, rank: int = 0, resume_from: Path
     for loss in losses.values():
         loss.double()
     options: dict[str, Any] = {"per_device_train_batch_size": GLOBAL_BATCH // ranks, "learning_rate": 1e-3}
-    options |= {"save_strategy": "steps", **dict(zip(("save_steps", "max_steps"), STEPS[kind], strict=True))}
-    options["joint"] = kind == "joint"
+    checkpoint, end = STEPS[kind]
+    options |= {"max_steps": end, "save_strategy": "steps", "save_steps": checkpoint, "joint": kind == "joint"}
     options |= {"ddp_backend": "gloo"} if ranks > 1 else {}
     trainer, recorder = trainer_of(folder, losses, datasets, **options)
     trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
