@@ -105,7 +105,6 @@ def multilingual_pool(folder: Path, texts: dict[str, list[str]]) -> Path:
     for file, prefix, end in (("corpus", "c", ""), ("queries", "q", "?")):
         about = [{"_id": f"{prefix}-{name}", "text": text + end, "metadata": {"language": c}} for c, name, text in rows]
         write_jsonl(folder / f"{file}.jsonl", about)
-    judged = [(name, f"{code}-{name.split('-')[1]}") for _, name, _ in rows for code in texts]
-    lines = [f"q-{question}\tc-{answer}\t1\n" for question, answer in judged]
+    lines = [f"q-{name}\tc-{code}-{name.split('-')[1]}\t1\n" for _, name, _ in rows for code in texts]
     write_text(folder / "qrels" / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *lines]))
     return folder

@@ -10,6 +10,8 @@ import pytest
 from st_xlret.data import DataError
 from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, questions, write_jsonl, write_text
 
+PASSAGES = [PARAGRAPHS[name] for _, _, name in QUESTIONS.values()]
+
 
 @pytest.fixture(params=["beir", "rows"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
@@ -22,28 +24,23 @@ def negatives_of(table: Any, row: int) -> list[str]:
 
 def test_passages_have_their_titles_before_them(source: Path) -> None:
     table, report = questions(source)
-    assert table.column_names == ["query", "positive", "language"]
-    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()]
-    assert table["positive"][:] == [" ".join(PARAGRAPHS[name]) for _, _, name in QUESTIONS.values()]
-    assert set(table["language"]) == {"en"} and report[str(source), "examples"] == 3
-    without = questions(source, titles=False, language="sw")[0]
-    assert without["positive"][:] == [PARAGRAPHS[name][1] for _, _, name in QUESTIONS.values()]
-    assert set(without["language"]) == {"sw"}
+    assert table.column_names == ["query", "positive", "language"] and report[str(source), "examples"] == 3
+    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()] and set(table["language"]) == {"en"}
+    assert table["positive"][:] == [" ".join(passage) for passage in PASSAGES]
+    table, _ = questions(source, titles=False, language="sw")
+    assert table["positive"][:] == [text for _, text in PASSAGES] and set(table["language"]) == {"sw"}
 
 
-def test_the_sentence_with_the_answer(source: Path) -> None:
+def test_the_sentence_with_the_answer_and_its_passage_after_it(source: Path) -> None:
     # The answer of the last question stands nowhere: its whole passage is taken.
     assert questions(source, positives="sentence", titles=False)[0]["positive"][:] == SENTENCES
-    titled = questions(source, positives="sentence", negatives=3)[0]
-    assert titled["positive"][:2] == [f"Weather {SENTENCES[0]}", f"Zoo {SENTENCES[1]}"]
     # Sentences without the answer are negatives, under the title too.
-    assert "Weather It rained on Monday." in negatives_of(titled, 0)
-
-
-def test_a_sentence_is_followed_by_its_passage(source: Path) -> None:
+    table, _ = questions(source, positives="sentence", negatives=3)
+    assert table["positive"][:2] == [f"Weather {SENTENCES[0]}", f"Zoo {SENTENCES[1]}"]
+    assert "Weather It rained on Monday." in negatives_of(table, 0)
     table, _ = questions(source, positives="sentence", context=True, negatives=3, titles=False)
-    first, second = (PARAGRAPHS[name][1] for name in ("d1", "d2"))
-    assert table[0]["positive"] == f"The sun came out at seven. {first}"
+    first, second, _ = (text for _, text in PASSAGES)
+    assert table["positive"][:2] == [f"{SENTENCES[0]} {first}", f"{SENTENCES[1]} {second}"]
     assert f"It rained on Monday. {first}" in negatives_of(table, 0)
     assert f"It eats fish. {second}" in negatives_of(table, 1)
     with pytest.raises(ValueError, match="'passage'"):

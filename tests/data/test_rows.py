@@ -42,16 +42,14 @@ def test_no_text_is_in_both_parts(distinct: int) -> None:
 
 
 def test_questions_are_held_out_with_their_passages() -> None:
+    # Every passage has two questions, and is the negative of two others.
     rows = {"query": [f"q{i}" for i in range(60)], "positive": [f"p{i // 2}" for i in range(60)]}
-    rest, held_out = hold_out_questions(Dataset.from_dict(rows), 3, seed=3)
-    assert (len(held_out), len(rest)) == (4, 56) and not set(rest["positive"]) & set(held_out["positive"])
-    assert held_out.to_list() == hold_out_questions(Dataset.from_dict(rows), 3, seed=3)[1].to_list()
-    # Every passage is the negative of the next question.
-    rows["negative_1"] = [f"p{(i // 2 + 1) % 30}" for i in range(60)]
-    rest, held_out = hold_out_questions(Dataset.from_dict(rows), 4)
+    table = Dataset.from_dict({**rows, "negative_1": [f"p{(i // 2 + 1) % 30}" for i in range(60)]})
+    rest, held_out = hold_out_questions(table, 3, seed=3)
     assert (len(held_out), len(rest)) == (4, 60 - 4 - 4)
     assert not set(held_out["positive"]) & {*rest["positive"], *rest["negative_1"]}
-    assert len(hold_out_questions(Dataset.from_dict(rows).select(range(9)), 5)[1]) == 0
+    assert held_out.to_list() == hold_out_questions(table, 3, seed=3)[1].to_list()
+    assert len(hold_out_questions(table.select(range(9)), 5)[1]) == 0
 
 
 def test_a_pivot_on_either_side_is_found() -> None:
@@ -65,8 +63,8 @@ def test_a_pivot_on_either_side_is_found() -> None:
 
 def test_units_are_as_long_as_they_may_be() -> None:
     sentences = ["sun moon", "star", "rain wind snow", "", "tree", "leaf root", " "]
-    rows = {"sentence": sentences, "language": ["en"] * 7, "document": [0, 0, 0, 0, 0, 1, 2], "position": range(7)}
-    documents = Dataset.from_dict({name: list(values) for name, values in rows.items()})
+    rows = {"sentence": sentences, "language": ["en"] * 7, "document": [0, 0, 0, 0, 0, 1, 2]}
+    documents = Dataset.from_dict({**rows, "position": list(range(7))})
     # Five tokens and two special ones; a document's units are its own, and empty sentences are gone.
     packed = pack_documents(documents, word_tokenizer(), max_tokens=7)
     assert packed["sentence"][:] == ["sun moon star", "rain wind snow tree", "leaf root"]

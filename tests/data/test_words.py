@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from datasets import Dataset, concatenate_datasets
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from transformers import BertTokenizerFast
 
 from st_xlret.data import DataError, Dictionary, Report, build_word_samples, read_dictionary
 from st_xlret.data.words import read_stop_words, stop_words, word_splitter
@@ -23,14 +22,10 @@ ENTRIES += [("street", "Straße"), ("tree", "Baum")]
 PIECES = "the dog house street guinea pig tree big old der hund haus baum meer ##schwein ##chen straße ##s ##house ein"
 
 
-def word_piece() -> PreTrainedTokenizerFast:
-    """A BERT tokenizer: words have the same tokens wherever they stand."""
+def word_piece() -> BertTokenizerFast:
+    """Words have the same tokens wherever they stand."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *PIECES.split(), *".,()'-"]
-    tokenizer = Tokenizer(models.WordPiece({token: i for i, token in enumerate(tokens)}, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(strip_accents=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", None, [("[CLS]", 2), ("[SEP]", 3)])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[UNK]", pad_token="[PAD]")
+    return BertTokenizerFast({token: i for i, token in enumerate(tokens)}, strip_accents=False)
 
 
 def pairs_of(*texts: tuple[str, str], languages: tuple[str, str] = ("en", "de")) -> Dataset:
@@ -173,7 +168,6 @@ def test_it_finds_what_the_printed_algorithm_finds() -> None:
         ("de", "the dog", "der hund", ("dog", "hund")),
         ("de", "a (dog)", "ein hund", ("dog", "hund")),
         ("zh", "A 😀 book", "😀 这本书很好", ("book", "书")),
-        ("zh", "the library", "去图书馆看", ("library", "图书馆")),
         ("ja", "A book", "昨日、本を読む。", ("book", "本")),
         ("th", "A book", "เราอ่านหนังสือ", ("book", "หนังสือ")),
     ],
@@ -202,13 +196,12 @@ def test_dictionaries_are_read_packed_or_not(tmp_path: Path, name: str) -> None:
 
 
 def test_the_wrong_direction_is_noticed() -> None:
-    english = "sun moon star rain wind snow tree leaf root fish bird wolf"
-    russian = "солнце луна звезда дождь ветер снег дерево лист корень рыба птица волк"
-    dictionary = Dictionary("en", "ru", list(zip(english.split(), russian.split(), strict=True)), "words.en.tsv")
-    sentences = [english.title()], [russian.replace(" ", ", ")]
-    dictionary.check_direction(*sentences)
+    entries = [(f"sun{i}", f"солнце{i}") for i in range(12)]
+    dictionary = Dictionary("en", "ru", entries, "words.en.tsv")
+    sources, targets = ([", ".join(words).title()] for words in zip(*entries, strict=True))
+    dictionary.check_direction(sources, targets)
     with pytest.raises(DataError, match=r"words\.en\.tsv.*24.*words\.ru-en"):
-        dictionary.check_direction(*reversed(sentences))
+        dictionary.check_direction(targets, sources)
 
 
 @pytest.mark.parametrize(
