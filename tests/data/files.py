@@ -83,7 +83,7 @@ def beir(folder: Path, *, end: str = "", split: str = "train", queries: Any = No
     ]
     write_jsonl(folder / f"queries.jsonl{end}", queries or asked)
     lines = [f"{name}\t{passage}\t1" for name, (_, _, passage) in QUESTIONS.items()]
-    judgements = "\n".join(["query-id\tcorpus-id\tscore", *lines, "q1\td3\t0\n"])
+    judgements = "\n".join(["query-id\tcorpus-id\tscore", *lines, lines[0], "q1\td3\t0\n"])
     write_text(folder / "qrels" / f"{split}.tsv{end}", judgements)
     return folder
 
