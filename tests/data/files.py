@@ -56,9 +56,10 @@ def pair(source: Any, target: Any, source_language: Any = "en", target_language:
     return dict(zip(names, (source, target, source_language, target_language), strict=True))
 
 
-def moses(folder: Path, sides: dict[str, str], name: str = "X.en-fr") -> Path:
-    """Write both sides; returns the first."""
-    return [write_text(folder / f"{name}.{end}", text) for end, text in sides.items()][0]
+def moses(folder: Path, sides: dict[str, str], name: str = "X.en-fr") -> None:
+    """Write both sides."""
+    for end, text in sides.items():
+        write_text(folder / f"{name}.{end}", text)
 
 
 PARAGRAPHS = {
@@ -71,16 +72,13 @@ QUESTIONS = {
     "q2": ("Who lives there?", "A wolf", "d2"),
     "q3": ("What does it eat?", "meat", "d2"),
 }
-SENTENCES = ["The sun came out at seven.", "A wolf lives there.", "A wolf lives there. It eats fish."]
 
 
 def beir(folder: Path, *, end: str = "", split: str = "train", queries: Any = None) -> Path:
     """The questions as a BEIR folder, in which the first has a passage that is judged 0."""
     corpus = [{"_id": name, "title": title, "text": text} for name, (title, text) in PARAGRAPHS.items()]
     write_jsonl(folder / f"corpus.jsonl{end}", corpus)
-    asked = [
-        {"_id": name, "text": text, "metadata": {"answers": [answer]}} for name, (text, answer, _) in QUESTIONS.items()
-    ]
+    asked = [{"_id": q, "text": text, "metadata": {"answers": [answer]}} for q, (text, answer, _) in QUESTIONS.items()]
     write_jsonl(folder / f"queries.jsonl{end}", queries or asked)
     lines = [f"{name}\t{passage}\t1" for name, (_, _, passage) in QUESTIONS.items()]
     judgements = "\n".join(["query-id\tcorpus-id\tscore", *lines, lines[0], "q1\td3\t0\n"])

@@ -210,5 +210,3 @@ def test_a_data_set_is_read_by_its_name(offline: bool, tmp_path: Path, monkeypat
         table, _ = read(f"{tmp_path / 'wiki'}=sw")
         assert table["sentence"][::2] == [f"Page {part} {row}." for part in range(2) for row in range(count)]
         assert set(table["language"]) == {"sw"} and read(f"{tmp_path / 'wiki'}=sw")[0].cache_files == table.cache_files
-    with pytest.raises(OSError, match="some/texts"):
-        read("some/texts:x=fr")

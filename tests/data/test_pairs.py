@@ -96,9 +96,7 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path) -> None:
 
 
 def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
-    moses(tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n"})
-    with open(tmp_path / "X.en-fr.fr", "ab") as file:
-        file.write(b"\xff\nOK\n")
+    moses(tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n\udcff\nOK\n"})  # a byte that is no UTF-8
     with pytest.raises(DataError, match="line 4"):
         load(tmp_path / "X.en-fr.fr")
     # Blank and bad lines keep their place.

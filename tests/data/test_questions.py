@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from tests.data.files import PARAGRAPHS, QUESTIONS, SENTENCES, beir, question_rows, questions, write_jsonl, write_text
+from tests.data.files import PARAGRAPHS, QUESTIONS, beir, question_rows, questions, rows, write_jsonl, write_text
 
+SENTENCES = ["The sun came out at seven.", "A wolf lives there.", "A wolf lives there. It eats fish."]
 PASSAGES = [PARAGRAPHS[name] for _, _, name in QUESTIONS.values()]
 
 
 @pytest.fixture(params=["beir", "rows"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return beir(tmp_path / "data") if request.param == "beir" else question_rows(tmp_path / "data.jsonl")
-
-
-def negatives_of(table: Any, row: int) -> list[str]:
-    return [text for name, text in table[row].items() if name.startswith("negative_")]
 
 
 def test_passages_have_their_titles_before_them(source: Path) -> None:
@@ -37,22 +34,22 @@ def test_the_sentence_with_the_answer_and_its_passage_after_it(source: Path) -> 
     # Sentences without the answer are negatives, under the title too.
     table, _ = questions(source, positives="sentence", negatives=3)
     assert table["positive"][:2] == [f"Weather {SENTENCES[0]}", f"Zoo {SENTENCES[1]}"]
-    assert "Weather It rained on Monday." in negatives_of(table, 0)
+    assert "Weather It rained on Monday." in rows(table)[0][2:-1]
     table, _ = questions(source, positives="sentence", context=True, negatives=3, titles=False)
     first, second, _ = (text for _, text in PASSAGES)
     assert table["positive"][:2] == [f"{SENTENCES[0]} {first}", f"{SENTENCES[1]} {second}"]
-    assert f"It rained on Monday. {first}" in negatives_of(table, 0)
-    assert f"It eats fish. {second}" in negatives_of(table, 1)
+    assert f"It rained on Monday. {first}" in rows(table)[0][2:-1]
+    assert f"It eats fish. {second}" in rows(table)[1][2:-1]
     with pytest.raises(ValueError, match="'passage'"):
         questions(source, context=True)
 
 
 def test_an_answer_is_taken_where_it_stands(tmp_path: Path) -> None:
     text = "At  seven it rained.\n\nThe sun came out at seven.  A\tdog slept."
-    rows = [{"query": "When?", "positive": text, "answers": ["seven"], "answer_start": text.rindex("seven")}]
+    asked = [{"query": "When?", "positive": text, "answers": ["seven"], "answer_start": text.rindex("seven")}]
     # Another answer at the position of the first one is none.
-    rows.append({"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0})
-    table, _ = questions(write_jsonl(tmp_path / "a.jsonl", rows), positives="sentence")
+    asked.append({"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0})
+    table, _ = questions(write_jsonl(tmp_path / "a.jsonl", asked), positives="sentence")
     assert table["positive"][:] == ["The sun came out at seven.", " ".join(text.split())]
 
 
@@ -60,10 +57,10 @@ def test_hard_negatives(tmp_path: Path) -> None:
     table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2)
     assert table.column_names == ["query", "positive", "negative_1", "negative_2", "language"]
     # A passage that is untitled here is another text than the positive.
-    assert negatives_of(table, 0) == [PARAGRAPHS["d1"][1], PARAGRAPHS["d2"][1]]
+    assert rows(table)[0][2:-1] == (PARAGRAPHS["d1"][1], PARAGRAPHS["d2"][1])
     # Without titles it is the positive itself, and the only one left stands twice.
     table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2, titles=False)
-    assert negatives_of(table, 0) == [PARAGRAPHS["d2"][1]] * 2
+    assert rows(table)[0][2:-1] == (PARAGRAPHS["d2"][1],) * 2
     # Of the BEIR folder, one question has a passage that was judged 0.
     table, report = questions(beir(tmp_path / "beir"), negatives=1)
     assert table["negative_1"][:] == ["Nothing of interest."] and report[str(tmp_path / "beir"), "no_negative"] == 2

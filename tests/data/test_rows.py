@@ -56,9 +56,8 @@ def test_units_are_as_long_as_they_may_be() -> None:
     documents = Dataset.from_dict({**rows, "position": list(range(7))})
     # Five tokens and two special ones; a document's units are its own, and empty sentences are gone.
     packed = pack_documents(documents, word_tokenizer(), max_tokens=7)
-    assert packed["sentence"][:] == ["sun moon star", "rain wind snow tree", "leaf root"]
-    assert packed["document"][:] == [0, 0, 1] and packed["position"][:] == [0, 1, 0]
-    assert packed["language"][:] == ["en"] * 3
+    texts = ["sun moon star", "rain wind snow tree", "leaf root"]
+    assert packed.to_dict() == {"sentence": texts, "language": ["en"] * 3, "document": [0, 0, 1], "position": [0, 1, 0]}
     # A static encoder reads no special tokens.
     assert pack_documents(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
     # The table is taken again, with a tokenizer on which a truncating call left its mark.

@@ -19,6 +19,7 @@ from tests.data.files import pair, reporting, write_text
 
 ENTRIES = [("dog", "Hund"), ("house", "Haus"), ("the", "der"), ("guinea pig", "Meerschweinchen")]
 ENTRIES += [("street", "Straße"), ("tree", "Baum")]
+GOOD = ("A big tree.", "Ein Baum.")  # one sample, so that a refused pair does not leave none at all
 PIECES = "the dog house street guinea pig tree big old der hund haus baum meer ##schwein ##chen straße ##s ##house ein"
 
 
@@ -35,10 +36,6 @@ def pairs_of(*texts: tuple[str, str], languages: tuple[str, str] = ("en", "de"))
 def tokens(sample: dict[str, Any], side: str, tokenizer: Any) -> list[str]:
     ids = tokenizer(sample[side])["input_ids"][sample[f"{side}_start"] : sample[f"{side}_end"]]
     return tokenizer.convert_ids_to_tokens(ids)
-
-
-# One sample, so that a refused pair does not leave none at all.
-GOOD = ("A big tree.", "Ein Baum.")
 
 
 def make(pairs: Dataset, entries: Any = ENTRIES, **options: Any) -> tuple[list[dict[str, Any]], Report]:
@@ -217,5 +214,3 @@ def test_stop_words_are_those_of_the_language_or_of_a_file(tmp_path: Path) -> No
     assert stop_words("nb") == stop_words("no") and stop_words("no") and stop_words("te") == frozenset()
     file = write_text(tmp_path / "short.pt-BR.txt", "\ufeffUm\n\n  uma \n")
     assert read_stop_words(file) == ("pt-br", {"um", "uma"})
-    with pytest.raises(ValueError, match="words"):
-        read_stop_words(tmp_path / "stop words.txt")
