@@ -79,9 +79,7 @@ def test_the_imbalance_lies_between_an_encoder_without_languages_and_one_with_no
     bias = measure_language_bias(rows, {code: np.arange(400) // 200 for code in rows})
     assert bias.chance == pytest.approx(200 / 1000) and bias.imbalance < 0.05
     np.testing.assert_allclose(bias.expected[0], [0.2, 0.4, 0.4])
-    written = bias.as_json()
-    assert written["languages"]["en"]["same_language_share"] == bias.shares[1, 1]
-    assert written["same_language_share"] == bias.same_language_share and written["texts_per_language"] == 400
+    assert bias.as_json()["languages"]["en"]["same_language_share"] == bias.shares[1, 1]
     apart = {code: part[:30] + 100 * np.eye(6)[i] for i, (code, part) in enumerate(rows.items())}
     bias = measure_language_bias(apart, neighbours=5)
     assert bias.same_language_share == 1 and bias.imbalance == pytest.approx(1 - bias.chance)

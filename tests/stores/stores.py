@@ -109,12 +109,9 @@ def connected(server: str) -> Any:
 
 def beside(address: str, name: str) -> tuple[str, str]:
     """What `apply` is given to write beside the vectors of an address, and the address of what it writes."""
-    for suffix in (".parquet", ".npy", ".faiss"):
-        if address.endswith(suffix):
-            file = address.removesuffix(f"docs{suffix}") + name + suffix
-            return file, file
     if ":" not in address:
-        return f"{address}-{name}.parquet", f"{address}-{name}.parquet"
+        file = str(Path(address).with_name(name + (Path(address).suffix or ".parquet")))
+        return file, file
     before = next(part for part in ("vector=dense", "column=dense", "table=docs", "collection=docs") if part in address)
     return name, address.replace(before, f"{before.partition('=')[0]}={name}")
 

@@ -65,9 +65,6 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
 def test_spark_maps(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    spark = sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    try:
+    with sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate() as spark:
         example("mapInPandas", spark=spark)
-    finally:
-        spark.stop()
     assert is_mapped(tmp_path / "shared")
