@@ -25,6 +25,7 @@ from st_xlret.languages import id_to_language, language_fields
 
 logger = logging.getLogger(__name__)
 
+Columns: TypeAlias = "list[dict[str, Any]]"  # the features of each text column of a batch
 Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
 LABELS = ("label", "labels", "score", "scores")
 TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
@@ -127,9 +128,7 @@ class CrossLingualLoss(nn.Module):
         misread += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
         return misread
 
-    def read_columns(
-        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
-    ) -> list[dict[str, Any]]:
+    def read_columns(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
         """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
         columns = list(sentence_features)
         if all("text_id" in features for features in columns):
@@ -162,7 +161,7 @@ class CrossLingualLoss(nn.Module):
             logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
         return columns
 
-    def read_tags(self, columns: list[dict[str, Any]], *required: str) -> dict[str, Tensor]:
+    def read_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:
         """The metadata that the collator attached to every column, one column after the other."""
         tags = {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
         if missing := [tag for tag in required if tag not in tags]:

@@ -91,19 +91,18 @@ class CZNCELoss(PairContrastiveLoss):
         if self.contextual_encoder is None:
             anchor, positive = self.embed(columns)
         else:
-            anchor, positive = torch.cat([self._embed_words(features) for features in batches]).chunk(2)
+            vectors = []
+            for features in batches:
+                output = self.model(dict(features))
+                parts = (output[name] for name in ("sentence_embedding", "token_embeddings", "attention_mask"))
+                vectors.append(self.contextual_encoder(*parts, features["word_start"], features["word_end"]))
+            anchor, positive = torch.cat(vectors).chunk(2)
             if "text_id" in tags:  # a sample is a text with a word; a hash may wrap around
                 tags["text_id"] = (tags["text_id"] * 1_000_003 + tags["word_start"]) * 1_000_003 + tags["word_end"]
         value = self.compute_loss_from_embeddings(anchor, positive, tags)
         if self.mlm is None:
             return value
         return {self.objective: value, "mlm": self.mlm_weight * self.mlm(batches, labels)}
-
-    def _embed_words(self, features: dict[str, Any]) -> Tensor:
-        assert self.contextual_encoder is not None
-        output = self.model(dict(features))
-        parts = ("sentence_embedding", "token_embeddings", "attention_mask")
-        return self.contextual_encoder(*(output[part] for part in parts), features["word_start"], features["word_end"])
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""

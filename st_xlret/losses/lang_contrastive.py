@@ -12,7 +12,7 @@ from torch import Tensor
 
 from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
-from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
+from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss
 from st_xlret.losses.embedding import embed, keep_padding, translation_groups
 
 
@@ -42,9 +42,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         self.weight, self.gather_across_devices = weight, gather_across_devices
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
-    def read_passages(
-        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
-    ) -> list[dict[str, Any]]:
+    def read_passages(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
         """The text columns of a batch, which must go to the passage encoder of a `Router` (Hu et al., section 4)."""
         columns = self.read_columns(sentence_features, labels)
         for router in self.model.modules():
@@ -55,7 +53,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
                     self.refuse(f"it acts on the encoder of passages, and columns go to {routes}: {way_out}")
         return columns
 
-    def embed(self, columns: list[dict[str, Any]]) -> list[Tensor]:
+    def embed(self, columns: Columns) -> list[Tensor]:
         """The vectors (N, d) of each text column of one encoder."""
         return embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
 

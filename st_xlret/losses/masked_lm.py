@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import parts_by_length, take_texts
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
@@ -174,7 +174,7 @@ class MaskedLMLoss(CrossLingualLoss):
         self.model.train(training)
         return losses
 
-    def _predict(self, columns: list[dict[str, Any]], *, frozen: bool = False) -> tuple[Tensor, int]:
+    def _predict(self, columns: Columns, *, frozen: bool = False) -> tuple[Tensor, int]:
         """The mean cross-entropy of hidden tokens, and how many there are; of a frozen encoder only the head learns."""
         vectors, targets = [], []
         for features in columns:

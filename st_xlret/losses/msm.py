@@ -17,7 +17,7 @@ from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
-from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrapped
 from st_xlret.losses.embedding import embed, keep_padding, take_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
@@ -184,7 +184,7 @@ class MSMLoss(CrossLingualLoss):
         return predictions, predicted
 
     def _rows_of_blocks(
-        self, vectors: Tensor, columns: list[dict[str, Any]], tags: dict[str, Tensor], labels: Tensor | None
+        self, vectors: Tensor, columns: Columns, tags: dict[str, Tensor], labels: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Vectors and tags of the sentences of blocks that have a column for each sentence, without empty texts."""
         count, device = len(vectors) // len(columns), vectors.device
@@ -212,7 +212,7 @@ class MSMLoss(CrossLingualLoss):
         # From the step alone: the same on all ranks and after a resume, and in every evaluation.
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps) * self.updates_state)
 
-    def _some_texts(self, columns: list[dict[str, Tensor]]) -> list[dict[str, Tensor]]:
+    def _some_texts(self, columns: Columns) -> Columns:
         """As many sentences of one column as a micro-batch has, drawn at random."""
         ids, size = columns[0]["input_ids"], self.mini_batch_size
         if len(columns) > 1 or size is None or size >= len(ids):

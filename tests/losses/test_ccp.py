@@ -90,5 +90,5 @@ def test_the_label_is_the_language_of_a_window() -> None:
     assert loss(columns, torch.tensor([EN] * 4)) != expected
     with pytest.raises(ValueError, match="language_id"):
         loss(columns, torch.tensor([0.5] * 4))
-    with pytest.raises(ValueError, match="2 is not the id of a language"):
+    with pytest.raises(ValueError, match="^2 is no"):
         loss(columns, torch.tensor([2, 2, 2, 2]))  # of NLI
