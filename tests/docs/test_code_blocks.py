@@ -11,11 +11,8 @@ from tests.conftest import REPOSITORY
 from tests.docs.blocks import python_blocks
 
 FILES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-PAGES = {
-    str(file.relative_to(REPOSITORY)): blocks
-    for file in FILES
-    if (blocks := python_blocks(file.read_text(encoding="utf-8")))
-}
+EXAMPLES = {str(file.relative_to(REPOSITORY)): python_blocks(file.read_text(encoding="utf-8")) for file in FILES}
+PAGES = {name: blocks for name, blocks in EXAMPLES.items() if blocks}
 
 
 def test_few_blocks_are_not_run() -> None:

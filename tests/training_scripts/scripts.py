@@ -25,7 +25,6 @@ _LISTS = {
     "fr": "soleil lune astre pluie vent neige arbre feuille racine poisson oiseau loup",
 }
 WORDS = {language: words.split() for language, words in _LISTS.items()}
-PROMPTS = {"query": "query: ", "document": "passage: "}
 
 _EVERYWHERE = (
     "--use_cpu --precision fp32 --disable_tqdm true --max_seq_length 16 --learning_rate 1e-2 --logging_steps 2"
@@ -135,26 +134,23 @@ def write_data(folder: Path) -> None:
         asked = (" ".join(words[k : k + 3]) for k in (0, 1))
         rows += [{"query": query, "negatives": [sentence(code, dice)], **about} for query in asked]
     write_jsonl(folder / "questions.jsonl", rows)
-    write_jsonl(folder / "answers.jsonl", _answers(dice))
-    test_set = [translations(dice) for _ in range(12)]
-    multilingual_pool(folder / "xquad", {code: [text[code] for text in test_set] for code in WORDS})
-    torch.manual_seed(0)
-    tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
-    model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
-    model.prompts = dict(PROMPTS)
-    model.save_pretrained(str(folder / "encoder"))
-
-
-def _answers(dice: random.Random) -> list[dict[str, Any]]:
-    """Three questions about each paragraph of three sentences; the answer is the number at the end of one of them."""
-    rows = []
+    # Three questions about each paragraph of three sentences; the answer is the number at the end of one of them.
+    answers = []
     for i in range(30):
         texts = [f"{sentence('en', dice).capitalize()} {i}{n}." for n in range(3)]
         context = " ".join(texts)
         for n, text in enumerate(texts):
             place = {"answers": [f"{i}{n}"], "answer_start": context.index(f"{i}{n}.")}
-            rows.append({"query": f"{' '.join(text.lower().split()[:3])}?", "positive": context, "title": "t", **place})
-    return rows
+            query = f"{' '.join(text.lower().split()[:3])}?"
+            answers.append({"query": query, "positive": context, "title": "t", **place})
+    write_jsonl(folder / "answers.jsonl", answers)
+    test_set = [translations(dice) for _ in range(12)]
+    multilingual_pool(folder / "xquad", {code: [text[code] for text in test_set] for code in WORDS})
+    torch.manual_seed(0)
+    tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
+    model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
+    model.prompts = {"query": "query: ", "document": "passage: "}
+    model.save_pretrained(str(folder / "encoder"))
 
 
 def equal_weights(one: Path, other: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
 
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.losses import CCPLoss
@@ -53,13 +53,8 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 
 def break_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of the fourth batch be NaN."""
-    calls, forward = [0], CCPLoss.forward
-
-    def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        calls[0] += 1
-        return forward(self, *args, **kwargs) * (float("nan") if calls[0] == 4 else 1)
-
-    monkeypatch.setattr(CCPLoss, "forward", broken)
+    factors, forward = iter([1.0, 1.0, 1.0, math.nan]), CCPLoss.forward
+    monkeypatch.setattr(CCPLoss, "forward", lambda self, *args: forward(self, *args) * next(factors))
 
 
 @pytest.mark.parametrize(

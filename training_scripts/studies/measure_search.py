@@ -17,7 +17,7 @@ questions as they were asked, and of their English translations. --held_out choo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
@@ -42,6 +43,7 @@ from st_xlret.precision import PRECISIONS
 from st_xlret.search import unit_rows
 
 Calibration: TypeAlias = VectorCalibration | None
+Embed: TypeAlias = Callable[..., Tensor]  # of texts and their role
 ROLES: tuple[Role, Role] = ("query", "document")
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
@@ -125,29 +127,21 @@ def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], calibration: Cal
     return accuracy
 
 
-class Embedder:
-    """Unit vectors of a model; a text that stands several times is embedded once."""
-
-    def __init__(self, model: str, precision: str) -> None:
-        self.model = load_model(model)
-        self.options: dict[str, Any] = {"precision": precision, "convert_to_tensor": True, "show_progress_bar": True}
-
-    def texts(self, texts: Sequence[str], role: Role | None = None) -> Tensor:
-        """Vectors (n, d)."""
-        rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        vectors = unit_rows(encode(self.model, list(rows), role=role, **self.options).float())
-        return vectors[[rows[text] for text in texts]]
-
-    def pool(self, data: RetrievalData) -> tuple[Tensor, Tensor]:
-        """Vectors of the questions and of the candidates."""
-        return self.texts(full_texts(data.judged), "query"), self.texts(full_texts(data.corpus), "document")
+def embedded(model: SentenceTransformer, precision: str, texts: Sequence[str], role: Role | None = None) -> Tensor:
+    """Unit vectors (n, d) of texts; one that stands several times is embedded once."""
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    how: dict[str, Any] = {"precision": precision, "convert_to_tensor": True, "show_progress_bar": True}
+    return unit_rows(encode(model, list(rows), role=role, **how).float())[[rows[text] for text in texts]]
 
 
-def lsar_calibrations(
-    embedder: Embedder, documents: Mapping[str, Tensor], questions: Any = None
-) -> dict[str, Calibration]:
+def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
+    """Vectors of the questions and of the candidates."""
+    return embed(full_texts(data.judged), "query"), embed(full_texts(data.corpus), "document")
+
+
+def lsar_calibrations(embed: Embed, documents: Mapping[str, Tensor], questions: Any = None) -> dict[str, Calibration]:
     """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    phrases: Any = {"mul": embedder.texts([text for part in weak_phrases().values() for text in part], "query")}
+    phrases: Any = {"mul": embed([text for part in weak_phrases().values() for text in part], "query")}
     fit = partial(VectorCalibration.fit, documents, queries_only=True)
     ways = {"raw": None, "queries": fit(phrases=phrases), "calibrated": fit(phrases=phrases, queries_only=False)}
     if questions is not None:
@@ -155,15 +149,15 @@ def lsar_calibrations(
     return ways
 
 
-def figures_of_pool(embedder: Embedder, options: Arguments) -> dict[str, float]:
+def figures_of_pool(embed: Embed, options: Arguments) -> dict[str, float]:
     """The scores of XQuAD-R and Tatoeba for each way."""
     data, figures = read_lareqa(str(options.pool), context=options.context), dict[str, float]()
-    queries, documents = embedder.pool(data)
+    queries, documents = both_sides(embed, data)
     texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
-    pairs = {code: (embedder.texts(sides[0]), embedder.texts(sides[1])) for code, sides in texts.items()}
+    pairs = {code: (embed(sides[0]), embed(sides[1])) for code, sides in texts.items()}
     stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
     coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
-    for way, calibration in {**lsar_calibrations(embedder, stored), "aligned": coral}.items():
+    for way, calibration in {**lsar_calibrations(embed, stored), "aligned": coral}.items():
         scores = measure_pool(queries, documents, data, calibration, whole=True)
         figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
         accuracy = {} if way == "aligned" else measure_tatoeba(pairs, calibration)
@@ -174,18 +168,18 @@ def figures_of_pool(embedder: Embedder, options: Arguments) -> dict[str, float]:
     return figures
 
 
-def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[str, float]:
+def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, float]:
     """The scores of AfriQA for each way that needs no language of a question."""
     data, figures = read_beir(folder, split=split), dict[str, float]()
-    (queries, documents), asked, codes = embedder.pool(data), data.judged["language"][:], data.corpus["language"][:]
+    (queries, documents), codes = both_sides(embed, data), data.corpus["language"][:]
     questions, other = None, "dev" if split == "train" else "train"
     if any(Path(folder).glob(f"qrels/{other}.tsv*")):
         others = read_beir(folder, split=other).judged
         of = {code: others.filter(lambda row, code=code: row["language"] == code)["text"] for code in ASKED}
-        questions = {code: embedder.texts(texts[:QUESTIONS], "query") for code, texts in of.items()}
-    for way, calibration in lsar_calibrations(embedder, by_language(documents, codes), questions).items():
+        questions = {code: embed(texts[:QUESTIONS], "query") for code, texts in of.items()}
+    for way, calibration in lsar_calibrations(embed, by_language(documents, codes), questions).items():
         pool = mapped(calibration, documents, "document", codes)
-        ranking = ranking_of(mapped(calibration, queries, "query", asked), pool, 10)
+        ranking = ranking_of(mapped(calibration, queries, "query", data.judged["language"][:]), pool, 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
         names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}
@@ -197,11 +191,11 @@ def figures_of_questions(embedder: Embedder, folder: str, split: str) -> dict[st
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
-    embedder, figures = Embedder(options.model, options.precision), dict[str, float]()
+    embed, figures = partial(embedded, load_model(options.model), options.precision), dict[str, float]()
     if pools := [read_lareqa(pool) for pool in options.held_out]:
-        figures["raw held out"] = sum(measure_pool(*embedder.pool(p), p)["map_at_20"] for p in pools) / len(pools)
-    figures |= figures_of_pool(embedder, options) if options.pool else {}
-    figures |= figures_of_questions(embedder, options.asked, options.split) if options.asked else {}
+        figures["raw held out"] = sum(measure_pool(*both_sides(embed, p), p)["map_at_20"] for p in pools) / len(pools)
+    figures |= figures_of_pool(embed, options) if options.pool else {}
+    figures |= figures_of_questions(embed, options.asked, options.split) if options.asked else {}
     write_json(options.output, figures)
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures
