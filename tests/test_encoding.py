@@ -18,7 +18,6 @@ from st_xlret.modules import CalibrationLayer, transformer_encoder, with_two_enc
 from st_xlret.precision import autocast, computes_in_bf16, padding_options, resolve_precision
 from tests.tiny import sentence, static, tokenizer, transformer
 
-TOKENS_PER_TEXT = 64
 METHODS = {None: "encode", "query": "encode_query", "document": "encode_document"}
 OPTIONS = {"normalize_embeddings": True, "prompt": "wolf ", "prompt_name": "query", "truncate_dim": 4}
 OPTIONS |= {"convert_to_tensor": True, "convert_to_numpy": False, "output_value": "token_embeddings"}
@@ -72,7 +71,7 @@ def test_batches_are_small_and_little_padded_and_prompts_count(model, texts) -> 
     shapes = record_batches(model)
     encode(model, texts, role="query", batch_size=1)
     assert sum(rows for rows, _ in shapes) == len(texts)
-    assert all(rows * tokens <= TOKENS_PER_TEXT for rows, tokens in shapes)
+    assert all(rows * tokens <= 64 for rows, tokens in shapes)
     lengths = encoding.token_lengths(model, [f"sun moon: {text}" for text in texts])
     assert max(tokens for _, tokens in shapes) == max(lengths) == model.max_seq_length
     computed = sum(rows * tokens for rows, tokens in shapes)
@@ -98,7 +97,7 @@ def test_padding_in_bf16_on_a_cpu(texts) -> None:
     with torch.autocast("cpu", torch.bfloat16):
         embedded = encode(model, texts, batch_size=2)
     assert {tokens for _, tokens in shapes} == {16, 32}
-    assert all(rows * tokens <= 2 * TOKENS_PER_TEXT for rows, tokens in shapes)
+    assert all(rows * tokens <= 2 * 64 for rows, tokens in shapes)
     np.testing.assert_allclose(embedded, expected, atol=0.03)
     assert padding_options(model, 16) and padding_options(model, 20) == padding_options(static()) == {}
     model[0].query_length = 20  # texts are not padded beyond what a model reads
