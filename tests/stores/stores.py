@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -89,22 +90,15 @@ def faiss_ivf(folder: Path) -> str:
     return faiss_flat(folder, ivf=True)
 
 
-def postgres(server: str, kind: str = "vector(4)", key: str = "bigint") -> str:
-    with connected(server) as connection:
-        connection.execute("DROP TABLE IF EXISTS docs CASCADE")
-        columns = f"key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind}"
-        connection.execute(f"CREATE TABLE docs ({columns})")
-        for i, vector in enumerate(VECTORS.tolist()):
-            name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
-            values = (name, about, LANGUAGES[i], TEXTS[i], str(vector))
-            connection.execute("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", values)
-        if "(" in kind:
-            connection.execute(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
+def postgres(server: str, sql: Callable[..., Any], kind: str, key: str) -> str:
+    sql("DROP TABLE IF EXISTS docs CASCADE")
+    sql(f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})")
+    for i, vector in enumerate(VECTORS.tolist()):
+        name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
+        sql("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", (name, about, LANGUAGES[i], TEXTS[i], str(vector)))
+    if "(" in kind:
+        sql(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
     return server.replace("?", "?table=docs&column=dense&", 1)
-
-
-def connected(server: str) -> Any:
-    return pytest.importorskip("psycopg").connect(server, autocommit=True)
 
 
 def beside(address: str, name: str) -> tuple[str, str]:
