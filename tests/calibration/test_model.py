@@ -107,7 +107,7 @@ def test_texts_and_pairs_are_embedded_by_language_at_full_width() -> None:
     assert list(rows) == ["fr", "en"] and model.truncate_dim == 2
     assert rows["fr"].tolist() == [[0, 0, 1, 0, 1], [0, 0, 0, 1, 1]]
     pairs = [("chat", "cat", "fr", "en"), ("dog", "chien", "en", "fr"), ("dog", "hund", "en", "de")]
-    pairs += [("chien", "hund", "fr", "de")]
+    pairs += [("chien", "hund", "fr", "de"), ("cat", "dog", "en", "en")]
     names = ("source", "target", "source_language", "target_language")
     parallel = datasets.Dataset.from_list([dict(zip(names, pair, strict=True)) for pair in pairs])
     french, english = embed_pairs(model, parallel, pivot="en", languages=["fr"])["fr"]
