@@ -246,7 +246,7 @@ class VectorCalibration:
         Documents of a map of queries alone are returned as they are. `language` is that of all rows, or of each; it is
         not needed where one map serves all.
         """
-        unmapped = np.asarray(vectors)
+        unmapped = as_array(vectors)
         rows = np.atleast_2d(unmapped).astype(np.float32, copy=False)
         codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
         number_of = {code: number for number, code in enumerate(self.languages)}

@@ -140,6 +140,7 @@ class MaskedLMLoss(CrossLingualLoss):
         """
         if len(texts) < 20:
             self.refuse(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")
+        self.to(self.model.device)  # a Trainer moves a loss only when training begins
         order = np.random.default_rng(int(self.seed)).permutation(len(texts)).tolist()
         size = min(held_out, len(texts) // 10)
         test, rest = order[:size], order[size:]
@@ -147,7 +148,7 @@ class MaskedLMLoss(CrossLingualLoss):
         training, steps = self.model.training, int(self.steps)
 
         def loss_of(rows: list[int]) -> Tensor:
-            features = batch_to_device(self.model.preprocess([texts[row] for row in rows]), self.steps.device)
+            features = batch_to_device(self.model.preprocess([texts[row] for row in rows]), self.model.device)
             return self._predict([features], frozen=True)[0]
 
         @torch.no_grad()

@@ -124,7 +124,9 @@ def test_what_is_saved_is_used_by_its_own_description(
         parts = [calibration.transform(part, role, code) for code, part in DOCUMENTS.items()]  # type: ignore[arg-type]
         mapped = np.concatenate(parts)
         for each in (loaded, of_rows):
-            np.testing.assert_allclose(each.transform(rows, role, codes), mapped, atol=1e-6)  # type: ignore[arg-type]
+            tensor: Any = torch.from_numpy(rows).requires_grad_()  # as a model of any device gives it
+            for vectors in (rows, tensor):
+                np.testing.assert_allclose(each.transform(vectors, role, codes), mapped, atol=1e-6)  # type: ignore[arg-type]
     np.testing.assert_allclose(np.linalg.norm(mapped, axis=1), 1, atol=1e-5)
     text = (tmp_path / "map" / "README.md").read_text(encoding="utf-8")
     program = "\n".join(line.strip() for line in text.splitlines() if line.startswith("    "))
