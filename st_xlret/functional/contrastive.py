@@ -135,6 +135,8 @@ def masked_sentence_loss(
     check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
     anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
     check_matrices(len(anchors), predicted=p[anchors])
+    if mu < 0 or (num_negatives is not None and num_negatives < 1):
+        raise ValueError(f"mu must be 0 or more, and num_negatives 1 or more, or None: got {mu} and {num_negatives}")
 
     def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""

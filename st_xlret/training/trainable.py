@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -18,7 +18,8 @@ from st_xlret.optional import import_optional
 def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
     """Leave the word embeddings as they are, and with them a head that shares them; returns the weights frozen here."""
     tables: list[Any] = [each.get_input_embeddings() for each in transformers_of(model)]
-    tables += [module.embedding for module in model.modules() if isinstance(module, StaticEmbedding)]
+    others = (module for module in model.modules() if isinstance(module, StaticEmbedding | WordEmbeddings))
+    tables += [table for module in others for table in module.children()]
     frozen = [weight for table in tables for weight in table.parameters() if weight.requires_grad]
     for weight in frozen:
         weight.requires_grad_(False)

@@ -200,9 +200,10 @@ def test_what_is_written_is_the_map_of_what_is_stored(tmp_path: Path, capsys) ->
         ({}, {"metric": "euclidean"}, "euclidean.*cosine"),
         ({"model": "one"}, {"model": "other"}, "other.*one"),
         ({"queries_only": True}, {}, "queries alone"),
+        ({"documents": {code: rows[:, :3] for code, rows in CLOUDS.items()}}, {}, "dimensions 4.*3"),
     ],
 )
 def test_a_map_of_other_vectors_is_refused(options: Any, about: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        apply(command_of(VectorCalibration.fit(CLOUDS, **options), stores.table(), tmp_path, **about))
+        apply(command_of(VectorCalibration.fit(**{"documents": CLOUDS, **options}), stores.table(), tmp_path, **about))
     assert not (tmp_path / "mapped.parquet").exists()

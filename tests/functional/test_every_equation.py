@@ -94,6 +94,8 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
         (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
         (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
         (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, r"1 rows or more.*predicted.*\(0, 4\)"),
+        (f.masked_sentence_loss, MSM, {"mu": -0.5}, "got -0.5"),
+        (f.masked_sentence_loss, MSM, {"num_negatives": 0}, "and 0"),
         (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )

@@ -11,10 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import WordEmbeddings
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
 from st_xlret.losses import MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.modules import with_two_encoders
-from st_xlret.training.trainable import add_lora, merge_adapters
+from st_xlret.training.trainable import add_lora, freeze_word_embeddings, merge_adapters
 from tests import tiny
 from tests.training.runs import changed, state_of, trainer_of
 
@@ -77,6 +79,13 @@ def test_two_encoders_have_adapters_of_their_own(checkpoint: Path) -> None:
     assert not [name for name in model.state_dict() if "lora_" in name]
     np.testing.assert_allclose(model.encode_query(TEXTS), query, rtol=0, atol=1e-5)
     np.testing.assert_allclose(model.encode_document(TEXTS), document, rtol=0, atol=1e-5)
+
+
+def test_word_vectors_of_other_encoders_are_frozen() -> None:
+    words = WordEmbeddings(WhitespaceTokenizer(["sun"]), torch.ones(1, 4), update_embeddings=True)
+    for module in (words, tiny.static()[0]):
+        frozen = freeze_word_embeddings(SentenceTransformer(modules=[module], device="cpu"))
+        assert len(frozen) == 1 and not any(weight.requires_grad for weight in module.parameters())
 
 
 def test_what_cannot_be_adapted(monkeypatch: pytest.MonkeyPatch) -> None:
