@@ -28,7 +28,7 @@ from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 from st_xlret.commands import check_options
 from st_xlret.data.reading import find_file, read_lines
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
-from st_xlret.evaluation.base import choose, naming
+from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import check_output_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
@@ -65,23 +65,23 @@ PAIR_TASKS = {
 
 def read_training_pairs(task: PairTask, folder: str) -> list[LabelledPair]:
     """The English training pairs, from the folder of the published files or one above it."""
-    return _read(task, _find(folder, task.training), task.columns)["en"]
+    return _read_pairs(task, _find_task_file(folder, task.training), task.columns)["en"]
 
 
 def read_evaluation_pairs(
     task: PairTask, folder: str, split: str, languages: Sequence[str] | None = None
 ) -> dict[str, list[LabelledPair]]:
     """The pairs of a split, `"dev"` or `"test"`, in each language."""
-    chosen = choose(languages, task.languages, task.name)
+    chosen = chosen_names(languages, task.languages, task.name)
     if task.name == "paws-x":
-        files = {code: _find(folder, f"{code}/{split}_2k.tsv") for code in chosen}
-        return {code: _read(task, file, task.columns)["en"] for code, file in files.items()}
-    file = _find(folder, f"xnli.{split}.tsv")
-    pairs = _read(task, file, ("sentence1", "sentence2", "gold_label", "language"))
-    return {code: pairs[code] for code in choose(chosen, pairs, str(file))}
+        files = {code: _find_task_file(folder, f"{code}/{split}_2k.tsv") for code in chosen}
+        return {code: _read_pairs(task, file, task.columns)["en"] for code, file in files.items()}
+    file = _find_task_file(folder, f"xnli.{split}.tsv")
+    pairs = _read_pairs(task, file, ("sentence1", "sentence2", "gold_label", "language"))
+    return {code: pairs[code] for code in chosen_names(chosen, pairs, str(file))}
 
 
-def _read(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
+def _read_pairs(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
     """Language to pairs, from a table with a header; quotation marks are part of the text."""
     lines = read_lines(file)
     header = next(lines, (0, ""))[1].split("\t")
@@ -89,15 +89,15 @@ def _read(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[
     number_of = {label: number for number, label in enumerate(task.labels)}
     number_of["contradictory"] = number_of.get("contradiction", 0)  # in the training file of XNLI-MT
     for number, line in lines:
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             row = dict(zip(header, line.split("\t"), strict=True))
             first, second, label, *language = (row[column] for column in columns)
             pair = LabelledPair(first, second, number_of[label])
         pairs.setdefault(language[0] if language else "en", []).append(pair)
-    return {code: pairs[code] for code in choose(None, pairs, str(file))}
+    return {code: pairs[code] for code in chosen_names(None, pairs, str(file))}
 
 
-def _find(folder: str, name: str) -> Path:
+def _find_task_file(folder: str, name: str) -> Path:
     """A file of the task in the folder, or in one of those inside it, plain or gzip."""
     return find_file(folder, name, f"*/{name}", f"*/*/{name}")
 
@@ -123,63 +123,63 @@ class Arguments:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the data, fine-tune, measure, and write the result."""
-    (given,) = parse([Arguments], arguments, description=__doc__)
-    check_options(given, "model", "data", "output")
-    tables = Path(given.output).with_suffix(".md")
-    for file, begins in ((given.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
+    (options,) = parse([Arguments], arguments, description=__doc__)
+    check_options(options, "model", "data", "output")
+    tables = Path(options.output).with_suffix(".md")
+    for file, begins in ((options.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
         check_output_file(file, ours=begins)
-    task = PAIR_TASKS[given.task]
-    training = read_training_pairs(task, given.data)
-    dev = read_evaluation_pairs(task, given.data, "dev", ["en"])["en"]
-    test = read_evaluation_pairs(task, given.data, "test", given.languages)
+    task = PAIR_TASKS[options.task]
+    training = read_training_pairs(task, options.data)
+    dev = read_evaluation_pairs(task, options.data, "dev", ["en"])["en"]
+    test = read_evaluation_pairs(task, options.data, "test", options.languages)
 
-    model = classifier(given, task)
-    fine_tune(model, given, training, dev)
-    scores = {code: {"accuracy": accuracy(model, pairs, given.batch_size)} for code, pairs in test.items()}
-    length = f"{given.max_steps} batches" if given.max_steps > 0 else f"{given.num_train_epochs:g} epochs"
-    rate = f"learning rate {given.learning_rate:g}, seed {given.seed}"
+    model = build_classifier(options, task)
+    fine_tune(model, options, training, dev)
+    scores = {code: {"accuracy": accuracy(model, pairs, options.batch_size)} for code, pairs in test.items()}
+    length = f"{options.max_steps} batches" if options.max_steps > 0 else f"{options.num_train_epochs:g} epochs"
+    rate = f"learning rate {options.learning_rate:g}, seed {options.seed}"
     protocol = {
         "task": f"{task.name}: classification of pairs of sentences, fine-tuned on English alone",
         "split": "test",
-        "training": f"{len(training)} English pairs, {length} of {given.batch_size}, {rate}",
-        "precision": resolve_precision(given.precision, model.device),
+        "training": f"{len(training)} English pairs, {length} of {options.batch_size}, {rate}",
+        "precision": resolve_precision(options.precision, model.device),
     }
     result = BenchmarkResult(task.name, scores, macro_average(scores), protocol)
     whole = f"average_{len(scores)}" if len(scores) == len(task.languages) else None
-    name, published = Path(given.model).name, published_rows(task.name)
+    name, published = Path(options.model).name, published_rows(task.name)
     table = results_table(result, model_name=name, published=published, published_average=whole)
     print(table, flush=True)
-    write_json(given.output, result.as_json(given.model))
+    write_json(options.output, result.as_json(options.model))
     write_text(tables, f"{table}\n")
 
 
-def classifier(given: Arguments, task: PairTask) -> CrossEncoder:
+def build_classifier(options: Arguments, task: PairTask) -> CrossEncoder:
     """The Transformer of an encoder with a new classification layer over both sentences."""
     import torch
 
-    encoder = load_model(given.model, "cpu")
+    encoder = load_model(options.model, "cpu")
     if not isinstance(encoder[0], Transformer):
-        raise ValueError(f"--model {given.model}: it starts with {type(encoder[0]).__name__}, not with a Transformer.")
-    torch.manual_seed(given.seed)  # of the new layer
+        raise ValueError(f"--model {options.model} starts with {type(encoder[0]).__name__}, not with a Transformer.")
+    torch.manual_seed(options.seed)  # of the new layer
     with tempfile.TemporaryDirectory() as folder:
         encoder[0].model.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
-        options: Any = {"max_length": given.max_seq_length, "device": given.device, "local_files_only": True}
-        return CrossEncoder(folder, num_labels=len(task.labels), **options)
+        settings: Any = {"max_length": options.max_seq_length, "device": options.device, "local_files_only": True}
+        return CrossEncoder(folder, num_labels=len(task.labels), **settings)
 
 
-def fine_tune(model: CrossEncoder, given: Arguments, training: list[LabelledPair], dev: list[LabelledPair]) -> None:
+def fine_tune(model: CrossEncoder, options: Arguments, training: list[LabelledPair], dev: list[LabelledPair]) -> None:
     """Train on English pairs, and keep the epoch that is best on the dev pairs."""
     dataset = Dataset.from_list([pair._asdict() for pair in training])
-    by_epoch = given.max_steps <= 0
+    by_epoch = options.max_steps <= 0
     with tempfile.TemporaryDirectory() as folder:
         arguments = CrossEncoderTrainingArguments(
             output_dir=folder,
-            num_train_epochs=given.num_train_epochs,
-            max_steps=given.max_steps,
-            per_device_train_batch_size=given.batch_size,
-            learning_rate=given.learning_rate,
-            bf16=resolve_precision(given.precision, model.device) == "bf16",
+            num_train_epochs=options.num_train_epochs,
+            max_steps=options.max_steps,
+            per_device_train_batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
+            bf16=resolve_precision(options.precision, model.device) == "bf16",
             use_cpu=model.device.type == "cpu",
             eval_strategy="epoch" if by_epoch else "no",
             save_strategy="epoch" if by_epoch else "no",
@@ -188,9 +188,9 @@ def fine_tune(model: CrossEncoder, given: Arguments, training: list[LabelledPair
             metric_for_best_model="eval_dev_accuracy" if by_epoch else None,
             greater_is_better=True,
             report_to="none",
-            seed=given.seed,
+            seed=options.seed,
         )
-        evaluator = DevAccuracy(dev, given.batch_size) if by_epoch else None
+        evaluator = DevAccuracy(dev, options.batch_size) if by_epoch else None
         CrossEncoderTrainer(model, arguments, dataset, loss=CrossEntropyLoss(model), evaluator=evaluator).train()
 
 

@@ -79,10 +79,10 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
 def _evaluate(options: Arguments) -> None:
     """Evaluate a model, print the result, and write the scores and the tables, whose files are checked before."""
     from st_xlret.calibration import VectorCalibration
-    from st_xlret.evaluation import benchmark, report
+    from st_xlret.evaluation import evaluator_class, result_report
     from st_xlret.hub.export import load_model
 
-    kind, name, output = benchmark(options.benchmark), options.model or "", Path(options.output)
+    kind, name, output = evaluator_class(options.benchmark), options.model or "", Path(options.output)
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
     ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
@@ -106,7 +106,7 @@ def _evaluate(options: Arguments) -> None:
         result = evaluator.evaluate(load_model(name, options.device))
         if not is_writer:
             return
-        text = report(result, name)
+        text = result_report(result, name)
         print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
         write_json(files[0], result.as_json(name))
         write_text(files[1], f"{text}\n")

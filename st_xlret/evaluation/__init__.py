@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from st_xlret.evaluation.answers import AnsweredQuestions, XORRetrieveEvaluator
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, macro_average
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, macro_average
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
@@ -21,7 +20,7 @@ from st_xlret.evaluation.retrieval import (
     success_at_k,
     texts_table,
 )
-from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, report, results_table
+from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, result_report, results_table
 from st_xlret.evaluation.tatoeba import (
     BilingualRetrievalEvaluator,
     TatoebaEvaluator,
@@ -29,6 +28,7 @@ from st_xlret.evaluation.tatoeba import (
     retrieval_accuracy,
     weighted_f1,
 )
+from st_xlret.evaluation.xor_retrieve import AnsweredQuestions, XORRetrieveEvaluator
 
 _EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
     TatoebaEvaluator,
@@ -43,9 +43,9 @@ _EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
 BENCHMARKS = {evaluator.benchmark: evaluator for evaluator in _EVALUATORS}
 
 
-def benchmark(name: str) -> type[BenchmarkEvaluator]:
+def evaluator_class(name: str) -> type[BenchmarkEvaluator]:
     """The evaluator of a benchmark; of an unknown name a ValueError lists all."""
-    return BENCHMARKS[choose([name], BENCHMARKS, "--benchmark")[0]]
+    return BENCHMARKS[chosen_names([name], BENCHMARKS, "--benchmark")[0]]
 
 
 __all__ = [
@@ -64,7 +64,7 @@ __all__ = [
     "TatoebaEvaluator",
     "TatoebaPairsEvaluator",
     "XORRetrieveEvaluator",
-    "benchmark",
+    "evaluator_class",
     "language_metrics",
     "macro_average",
     "map_at_k",
@@ -76,7 +76,7 @@ __all__ = [
     "read_lareqa",
     "recall_at_k",
     "success_at_k",
-    "report",
+    "result_report",
     "results_table",
     "retrieval_accuracy",
     "score_ranking",

@@ -49,8 +49,8 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     return {name: sum(values[name] for values in scores.values()) / len(scores) for name in shared}
 
 
-def choose(names: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], where: str) -> list[str]:
-    """The names that are asked for, by default all; a ValueError for an unknown one, or none, lists the known ones."""
+def chosen_names(names: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str], where: str) -> list[str]:
+    """The names that are asked for, by default all known ones; a ValueError for an unknown one, or none, lists them."""
     if names is not None:  # languages may be spelled in other ways
         known_as = {normal_form(name) or name: name for name in known}
         names = [name if name in known else known_as.get(normal_form(name) or name, name) for name in names]
@@ -61,8 +61,8 @@ def choose(names: Sequence[str] | None, known: Mapping[str, Any] | Sequence[str]
 
 
 @contextmanager
-def naming(file: str | os.PathLike[str], line: int = 0) -> Iterator[None]:
-    """Turn an error of what is read inside into a `DataError` that names the file and the line."""
+def name_file_in_errors(file: str | os.PathLike[str], line: int = 0) -> Iterator[None]:
+    """Within it, an error of what is read becomes a `DataError` that has the file and the line."""
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, SyntaxError) as error:
@@ -70,7 +70,7 @@ def naming(file: str | os.PathLike[str], line: int = 0) -> Iterator[None]:
 
 
 class BenchmarkEvaluator(BaseEvaluator, ABC):
-    """Base of the evaluator of a benchmark: a subclass reads its files (`read`) and measures (`score`).
+    """Base of the evaluator of a benchmark: a subclass reads its files (`from_files`) and measures (`score`).
 
     Metrics: `average_{metric}`, the mean over the languages, and `{language}_{metric}`.
 
@@ -121,39 +121,39 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     def from_directory(
         cls, path: str | os.PathLike[str] | None, languages: str | Sequence[str] | None = None, **options: Any
     ) -> Self:
-        """Read the files of the benchmark as they were published, plain or gzip.
+        """The evaluator of the files of the benchmark as they were published, plain or gzip.
 
         Args:
             path: Their folder. None: the Hugging Face Hub or, when offline, its cache.
             languages: Codes of the languages (of the queries) to evaluate, in this order. Default: all there.
             **options: Those of reading, which the class describes, such as `split`, and those of the evaluator.
         """
-        choose([options.get("split", cls.splits[0])], cls.splits, f"{cls.benchmark} (split)")
+        chosen_names([options.get("split", cls.splits[0])], cls.splits, f"{cls.benchmark} (split)")
         folder = None if path is None else Path(path).expanduser()
         if not (cls.is_on_hub if folder is None else folder.is_dir()):
             raise FileNotFoundError(f"{path or f'{cls.benchmark} on the Hub'}: expected a folder with {cls.layout}")
-        return cls.read(folder, [languages] if isinstance(languages, str) else languages, **options)
+        return cls.from_files(folder, [languages] if isinstance(languages, str) else languages, **options)
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, **options: Any) -> Self:
-        """The evaluator of the files in a folder, or of the Hub if it is None; texts in memory alone have no reader."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, **options: Any) -> Self:
+        """What `from_directory` returns, of a folder or, if it is None, of the Hub; not of texts in memory alone."""
         raise NotImplementedError(f"{cls.__name__} reads no files")
 
     @abstractmethod
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Language to metric to value."""
 
-    def embed(
+    def embed_texts(
         self, model: SentenceTransformer, texts: Sequence[str], languages: Sequence[str], role: Role | None = None
     ) -> Tensor:
-        """Embed every distinct text once, so that equal texts get equal vectors: float32 (n, d)."""
+        """Vectors (n, d) of texts in float32, calibrated; each distinct text is encoded once and has one vector."""
         by_language = self.calibration is not None or task_languages(model)
         keys = list(zip(texts, languages if by_language else [None] * len(texts), strict=True))
         row_of = {key: row for row, key in enumerate(dict.fromkeys(keys))}
         options: dict[str, Any] = {"batch_size": self.batch_size, "show_progress_bar": self.show_progress_bar}
         if role is not None:
             options["prompt"] = role_prompt(model, role, self.prompts[role])
-        elif not self._is_whole:
+        elif not self._uses_whole_model:
             options["prompt"] = ""  # hidden states have no prompt of their own
         distinct, codes = ([key[side] for key in row_of] for side in (0, 1))
         options |= {"role": role, "precision": self.precision, "convert_to_tensor": True}
@@ -167,19 +167,19 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return vectors if len(row_of) == len(keys) else vectors[[row_of[key] for key in keys]]
 
     @property
-    def _is_whole(self) -> bool:
-        """Whether the model embeds as it is."""
+    def _uses_whole_model(self) -> bool:
+        """Whether the sentence embeddings are the model's own, not the mean of hidden states."""
         return self.layer is None and self.pooling in (None, "model")
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
         states = "last hidden states" if self.layer is None else f"hidden states of layer {self.layer}"
         pooling = "the model's own pooling over" if self.pooling == "model" else "mean of"
-        maps = ", ".join(dict.fromkeys(task_languages(model).values())) if self._is_whole else ""
+        maps = ", ".join(dict.fromkeys(task_languages(model).values())) if self._uses_whole_model else ""
         calibration = [f"in the model, by the language of the texts ({maps})"] if maps else []
         calibration += [] if self.calibration is None else [type(self.calibration).__name__]
         return {
-            "pooling": "the model's own sentence embedding" if self._is_whole else f"{pooling} the {states}",
+            "pooling": "the model's own sentence embedding" if self._uses_whole_model else f"{pooling} the {states}",
             "calibration": ", then ".join(calibration) or "none",
             "precision": resolve_precision(self.precision, model.device),
             **{f"{role}_prompt": prompt for role, prompt in self.prompts.items() if prompt is not None},

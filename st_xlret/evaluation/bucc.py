@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, PathLike, read_lines
-from st_xlret.evaluation.base import BenchmarkEvaluator, choose, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
 from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"
@@ -77,31 +77,31 @@ class BUCCEvaluator(BenchmarkEvaluator):
         super().__init__(**options)
         self.corpora, self.training = dict(corpora), dict(training or corpora)
         with_gold = [code for code, corpus in self.training.items() if corpus.gold]
-        choose(list(corpora), with_gold, f"BUCC with gold pairs ({threshold_split})")
+        chosen_names(list(corpora), with_gold, f"BUCC with gold pairs ({threshold_split})")
         self.split, self.threshold_split = split, threshold_split
         self.mined_pairs: dict[str, list[MinedPair]] = {}
         self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """The corpora of the evaluated split, and those of the split for the threshold if that is another one."""
+    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """The evaluator of the corpora of one split, with those of the split that the threshold is from."""
         splits = {"split": "training" if folder is None else "test", "threshold_split": "training", **options}
         split, threshold_split = splits["split"], splits["threshold_split"]
         if folder is None:
-            choose([split, threshold_split], ["training"], HUB_DATASET)
-            return cls(_of_hub(languages), **splits)
+            chosen_names([split, threshold_split], ["training"], HUB_DATASET)
+            return cls(_load_hub_corpora(languages), **splits)
         corpora = load_bucc(folder, languages, split=split)
         training = None if split == threshold_split else load_bucc(folder, list(corpora), split=threshold_split)
         return cls(corpora, training, **splits)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
-        """See [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator]."""
+        """Language to precision, recall and F1, for those with gold pairs; what is mined is kept in `mined_pairs`."""
         scores = {}
         for language, corpus in self.corpora.items():
             training = self.training[language]
-            candidates = self._mine(model, training, language)
+            candidates = self._mine_pairs(model, training, language)
             threshold = best_threshold(candidates, training.gold or set())
-            candidates = candidates if training is corpus else self._mine(model, corpus, language)
+            candidates = candidates if training is corpus else self._mine_pairs(model, corpus, language)
             extracted = [pair for pair in candidates if pair.score >= threshold]
             self.mined_pairs[language], self.thresholds[language] = extracted, threshold
             if corpus.gold:
@@ -113,15 +113,15 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 }
         return scores
 
-    def _mine(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
-        """All one-to-one pairs, best first; repeated sentences are mined once, and their pairs dropped."""
+    def _mine_pairs(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
+        """One-to-one pairs of the two sides, best first, without those of a sentence that is repeated."""
         names, vectors = [], []
         for side, code in ((corpus.source, language), (corpus.target, "en")):
             names_of = defaultdict[str, list[str]](list)
             for name, text in side.items():
                 names_of[text].append(name)
             names.append(list(names_of.values()))
-            vectors.append(self.embed(model, list(names_of), [code] * len(names_of)))
+            vectors.append(self.embed_texts(model, list(names_of), [code] * len(names_of)))
         return [
             MinedPair(score, names[0][i][0], names[1][j][0])
             for score, i, j in mine_bitext(vectors[0], vectors[1], show_progress_bar=self.show_progress_bar)
@@ -168,13 +168,13 @@ def load_bucc(
     """Read one split, `"sample"`, `"training"` or `"test"`, of the files of the shared task, wherever in the folder."""
     folder_of = {file.name.partition("-en.")[0]: file.parent for file in Path(folder).rglob(f"*-en.{split}.en")}
     corpora = {}
-    for code in choose(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):
-        source, target = (_read_side(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))
+    for code in chosen_names(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):
+        source, target = (_read_sentences(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))
         gold, file = None, folder_of[code] / f"{code}-en.{split}.gold"
         if file.is_file():
             gold = set[tuple[str, str]]()
             for number, line in read_lines(file):
-                with naming(file, number):
+                with name_file_in_errors(file, number):
                     one, other = line.split("\t")
                     _ = source[one], target[other]  # a KeyError unless both are ids
                 gold.add((one, other))
@@ -182,7 +182,7 @@ def load_bucc(
     return corpora
 
 
-def _read_side(file: Path) -> dict[str, str]:
+def _read_sentences(file: Path) -> dict[str, str]:
     sentences: dict[str, str] = {}
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")
@@ -192,14 +192,14 @@ def _read_side(file: Path) -> dict[str, str]:
     return sentences
 
 
-def _of_hub(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
+def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
     """The training split, which is named "test" there; its gold pairs are row numbers from 1."""
     from datasets import load_dataset
 
     corpora = {}
-    for code in choose(languages, ["de", "fr", "ru", "zh"], HUB_DATASET):
+    for code in chosen_names(languages, ["de", "fr", "ru", "zh"], HUB_DATASET):
         row = load_dataset(HUB_DATASET, f"{code}-en", split="test")[0]
-        with naming(HUB_DATASET):  # a KeyError where its rows are aligned pairs, in which there is nothing to mine
+        with name_file_in_errors(HUB_DATASET):  # a KeyError where its rows are aligned pairs: nothing is to be mined
             gold = {(f"{code}-{one:09d}", f"en-{other:09d}") for one, other in row["gold"]}
         source, target = (
             {f"{side}-{number:09d}": text.strip() for number, text in enumerate(row[f"sentence{place}"], start=1)}

@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import PathLike, find_file, join_sentences, read_jsonl
-from st_xlret.evaluation.base import naming
+from st_xlret.evaluation.base import name_file_in_errors
 from st_xlret.evaluation.retrieval import (
     RetrievalData,
     RetrievalEvaluator,
@@ -55,31 +55,31 @@ class LAReQAEvaluator(RetrievalEvaluator):
             self.task = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
-        """One pool in all languages, or one per language for the split `"test-same-language"`."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+        """The evaluator of one pool in all languages, or of one per language for the split `"test-same-language"`."""
         context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
-        pools = {"all": data.of_languages(languages)}
+        pools = {"all": data.select_languages(languages)}
         if split == "test-same-language":
             codes = languages or data.judged.unique("language")
-            pools = {code: data.of_languages([code], corpus=True) for code in codes}
+            pools = {code: data.select_languages([code], corpus=True) for code in codes}
         candidate = "sentence followed by its paragraph" if context else "sentence"
         notes = {"candidate": candidate, "average": "mean of the languages' means"}
         return cls(pools, split=split, notes=notes, **options)
 
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
         """Language of the questions to metric to value."""
-        questions, candidates = self.embed_pool(model, data)
+        questions, candidates = self.embed_pool(model, data.judged, data.corpus)
         scores = score_ranking(ranking_of(questions, candidates, 100), data, self.metrics)
         if isinstance(candidates, Tensor):
-            precisions = mean_average_precision(questions, candidates, data.relevant)
+            precisions = average_precisions(questions, candidates, data.relevant)
             asked = np.array(data.judged["language"][:])
             for code, values in scores.items():
                 values["map"] = float(precisions[asked == code].mean())
         return scores
 
 
-def mean_average_precision(queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
+def average_precisions(queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
     """Average precision of each query over the whole ranking, of equal scores the lower row first."""
     precisions = []
     for start in range(0, len(queries), 256):
@@ -96,7 +96,7 @@ def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False)
     if any(Path(folder).glob("corpus.jsonl*")):
         data, paragraphs = read_beir(folder, split=split), _read_paragraphs(folder) if context else {}
     else:
-        data, paragraphs = _read_release(find_file(folder, "??.json", "xquad-r/??.json").parent, split)
+        data, paragraphs = _read_squad_files(find_file(folder, "??.json", "xquad-r/??.json").parent, split)
     ids, texts = data.corpus["id"][:], data.corpus["text"][:]
     if context:
         texts = [f"{text} {paragraphs[name]}" for name, text in zip(ids, texts, strict=True)]
@@ -111,7 +111,7 @@ def _read_paragraphs(folder: PathLike) -> dict[str, str]:
     sentences: dict[tuple[str, str], list[str]] = {}
     file = find_file(folder, "corpus.jsonl")
     for number, record in read_jsonl(file):
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             paragraph = str(record["metadata"]["context"]), record["metadata"]["language"]
             paragraph_of[record["_id"]] = paragraph
             sentences.setdefault(paragraph, []).append(record["text"].strip())
@@ -119,13 +119,13 @@ def _read_paragraphs(folder: PathLike) -> dict[str, str]:
     return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
 
 
-def _read_release(folder: Path, split: str) -> tuple[RetrievalData, dict[str, str]]:
+def _read_squad_files(folder: Path, split: str) -> tuple[RetrievalData, dict[str, str]]:
     """Read the SQuAD-like files with `sentence_breaks`, one per language; returns the data and the paragraphs."""
     candidates, questions = list[tuple[str, str, str, str]](), list[tuple[str, str, str, str]]()
     paragraphs, number_of, answers = dict[str, str](), dict[str, str](), dict[str, list[str]]()
     for file in sorted(folder.glob("??.json")):
         code = file.stem
-        with naming(file):
+        with name_file_in_errors(file):
             articles = enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
             numbered = ((number, *each) for number, article in articles for each in enumerate(article["paragraphs"]))
             for number, position, paragraph in numbered:

@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import Self
 
 from st_xlret.data.reading import find_file, read_jsonl
-from st_xlret.evaluation.base import naming
+from st_xlret.evaluation.base import name_file_in_errors
 from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 
 
@@ -36,8 +36,8 @@ class MewsliXEvaluator(RetrievalEvaluator):
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
-        """One pool of entities, and the mentions of a split."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+        """The evaluator of the pool of entities, with the mentions of a split."""
         entities = find_file(folder, "candidate_set_entities.jsonl")
         mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
         qrels: dict[str, dict[str, int]] = {}
@@ -48,7 +48,7 @@ class MewsliXEvaluator(RetrievalEvaluator):
             "candidate": "sentences of the entity's description, without its title",
             "average": "mean of the languages' means",
         }
-        return cls({"all": data.of_languages(languages)}, split=split, notes=notes, **options)
+        return cls({"all": data.select_languages(languages)}, split=split, notes=notes, **options)
 
 
 def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
@@ -66,16 +66,16 @@ def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence
     return " ".join(f"{text[start:end]}: {before} {{ {text[start:end]} }} {after}".split())
 
 
-def _spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
+def _sentence_spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(span["start"], span["end"]) for span in record["sentence_spans"]]
 
 
 def _read_entities(file: Path) -> Iterator[tuple[str, str, str, str]]:
     """The sentences of each description, or the whole of it if it has none."""
     for number, record in read_jsonl(file):
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             description = record["description"]
-            sentences = " ".join(description[start:end] for start, end in _spans(record))
+            sentences = " ".join(description[start:end] for start, end in _sentence_spans(record))
             text = " ".join((sentences if sentences.strip() else description).split())
             row = record["entity_id"], "", text, record["description_language"]
         yield row
@@ -85,7 +85,7 @@ def _read_mentions(file: Path, qrels: dict[str, dict[str, int]]) -> Iterator[tup
     """A query for each mention, or for the only one of a record; fills in the judgements."""
     for number, record in read_jsonl(file):
         rows = []
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             context = record["context"]
             for mention in record["mentions"] if "mentions" in record else [record["mention"]]:
                 text, (start, end) = context["text"], (mention["mention_span"][side] for side in ("start", "end"))
@@ -93,6 +93,6 @@ def _read_mentions(file: Path, qrels: dict[str, dict[str, int]]) -> Iterator[tup
                 if not 0 <= start < end <= len(text) or mention["mention_span"].get("text", marked) != marked:
                     raise ValueError(f"{mention['mention_span']} is not in the text; get-mewsli-x.sh fills texts in")
                 qrels[mention["example_id"]] = {mention["entity_id"]: 1}
-                query = mention_in_context(text, start, end, _spans(context))
+                query = mention_in_context(text, start, end, _sentence_spans(context))
                 rows.append((mention["example_id"], "", query, context["language"]))
         yield from rows

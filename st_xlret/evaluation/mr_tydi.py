@@ -10,7 +10,7 @@ from typing import Any
 from typing_extensions import Self
 
 from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_lines, read_qrels
-from st_xlret.evaluation.base import choose, naming
+from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
@@ -44,59 +44,59 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     direction = "question to passages in the same language"
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
-        """A function per language that loads its pool; all files are found before any is read."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+        """The evaluator of a pool per language: all files are found now, and each is read when its pool is scored."""
         if folder is None:
             from huggingface_hub import snapshot_download
 
-            names = choose(languages, LANGUAGES, "Mr.TyDi")
-            wanted: Any = {"repo_type": "dataset", "allow_patterns": [f"{_folder(name)}/*" for name in names]}
+            names = chosen_names(languages, LANGUAGES, "Mr.TyDi")
+            wanted: Any = {"repo_type": "dataset", "allow_patterns": [f"{_folder_name(name)}/*" for name in names]}
             roots = [Path(snapshot_download(repository, **wanted)) for repository in (HUB_CORPUS, HUB_QUERIES)]
-        elif folder.name in map(_folder, LANGUAGES):
-            roots, names = [folder.parent], [code for code in LANGUAGES if _folder(code) == folder.name]
+        elif folder.name in map(_folder_name, LANGUAGES):
+            roots, names = [folder.parent], [code for code in LANGUAGES if _folder_name(code) == folder.name]
         else:
             roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
-            there = [code for code in LANGUAGES if any((root / _folder(code)).is_dir() for root in roots)]
-            names = choose(languages, there, f"{folder} (Mr.TyDi)")
-        files = {name: _find_files([root / _folder(name) for root in roots], split) for name in names}
+            there = [code for code in LANGUAGES if any((root / _folder_name(code)).is_dir() for root in roots)]
+            names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
+        files = {name: _find_files([root / _folder_name(name) for root in roots], split) for name in names}
         cache_dir = options.pop("cache_dir", None)
-        pools = {code: partial(_load, code, *of_code, cache_dir) for code, of_code in files.items()}
+        pools = {code: partial(_load_pool, code, *of_code, cache_dir) for code, of_code in files.items()}
         average = f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
         return cls(pools, split=split, notes={"passage": "title and text", "average": average}, **options)
 
 
-def _folder(language: str) -> str:
+def _folder_name(language: str) -> str:
     return f"mrtydi-v1.1-{LANGUAGES[language]}"
 
 
 def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
     """Passages, questions and judgements, which the Hub has in one file with the questions."""
 
-    def find(*names: str) -> Path:
+    def first_file(*names: str) -> Path:
         files = (folder / f"{name}{ending}" for folder in folders for name in names for ending in ("", ".gz"))
         return next((file for file in files if file.is_file()), None) or find_file(folders[0], *names)
 
-    questions = find(f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl")
+    questions = first_file(f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl")
     is_joined = questions.name.startswith(f"{split}.jsonl")
-    qrels = questions if is_joined else find(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
-    return find("collection/docs.jsonl", "corpus.jsonl"), questions, qrels
+    qrels = questions if is_joined else first_file(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
+    return first_file("collection/docs.jsonl", "corpus.jsonl"), questions, qrels
 
 
-def _load(language: str, passages: Path, questions: Path, qrels: Path, cache_dir: PathLike | None) -> RetrievalData:
+def _load_pool(language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None) -> RetrievalData:
     """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
     columns = dict.fromkeys(("id", "title", "text", "language"), "string")
     key = key_of(["mr_tydi", language], [passages])
-    corpus = kept_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache_dir)
+    corpus = kept_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache)
     rows: list[tuple[str, str, str, str]] = []
     if questions != qrels:
         for number, line in read_lines(questions):
-            with naming(questions, number):
+            with name_file_in_errors(questions, number):
                 name, question = line.split("\t")
             rows.append((name.strip(), "", question.strip(), language))
         return RetrievalData(corpus, texts_table(rows), read_qrels(qrels), str(qrels))
     judgements: dict[str, dict[str, int]] = {}
     for number, record in read_jsonl(questions):
-        with naming(questions, number):
+        with name_file_in_errors(questions, number):
             judgements[record["query_id"]] = {str(passage["docid"]): 1 for passage in record["positive_passages"]}
             rows.append((record["query_id"], "", record["query"].strip(), language))
     return RetrievalData(corpus, texts_table(rows), judgements, str(qrels))
@@ -105,7 +105,7 @@ def _load(language: str, passages: Path, questions: Path, qrels: Path, cache_dir
 def _read_passages(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
     r"""Rows of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
     for number, record in read_jsonl(file):
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             if "contents" in record:
                 title, separator, text = record["contents"].partition("\n\n")
                 row = record["id"], title if separator else "", text if separator else title

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from st_xlret.encoding import Role, task_languages
 from st_xlret.evaluation import BENCHMARKS
-from st_xlret.evaluation.base import BenchmarkEvaluator, choose
+from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names
 from st_xlret.evaluation.retrieval import RetrievalEvaluator
 from st_xlret.evaluation.tatoeba import tatoeba_language
 
@@ -58,7 +58,7 @@ def mteb_task(
     task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task. Benchmarks are `"tatoeba"`, `"bucc"`,
     `"lareqa"`, `"mrtydi"`, `"mewsli-x"` and `"xor-retrieve"`; another one, or an unknown language, is a `ValueError`.
     """
-    name, codes, reference, license_name = _TASKS[choose([benchmark], _TASKS, "mteb_task")[0]]
+    name, codes, reference, license_name = _TASKS[chosen_names([benchmark], _TASKS, "mteb_task")[0]]
     kind, is_mining = BENCHMARKS[benchmark], benchmark in ("tatoeba", "bucc")
     subsets: Any = {code: [_SCRIPTS[code]] for code in codes.split()}
     if benchmark == "bucc":
@@ -79,37 +79,37 @@ def mteb_task(
         license=license_name,
         is_public=True,
     )
-    known = {_language(subset): subset for subset in subsets}
+    known = {_subset_language(subset): subset for subset in subsets}
     task = type(name, (_LocalTask,), {"metadata": metadata})()
-    task.hf_subsets = [known[code] for code in choose(languages, known, name)]
-    task.load = partial(kind.from_directory, data, languages, **options)
+    task.hf_subsets = [known[code] for code in chosen_names(languages, known, name)]
+    task.load_evaluator = partial(kind.from_directory, data, languages, **options)
     return task
 
 
-def _language(subset: str) -> str:
+def _subset_language(subset: str) -> str:
     """The language of a subset, such as `"fr"` of `"fra-eng"`."""
     return tatoeba_language(subset.removesuffix("-eng").removesuffix("-en"))
 
 
 class _LocalTask(AbsTask):
-    """A task whose texts are in local files; `load` reads them."""
+    """A task whose texts are in local files; `load_evaluator` reads them."""
 
-    load: Any = None
-    measured: Any = None
+    load_evaluator: Any = None
+    scored_model: Any = None
     _calculate_descriptive_statistics_from_split: Any = None  # the data is in local files
 
     def load_data(self, num_proc: int | None = None, **options: Any) -> None:
         """Read the folder, once."""
         if self.data_loaded:
             return
-        self.evaluator = evaluator = self.load()
+        self.evaluator = evaluator = self.load_evaluator()
         if isinstance(evaluator, RetrievalEvaluator):
             pools: dict[str, Any] = {name: pool() if callable(pool) else pool for name, pool in evaluator.pools.items()}
             there = {code for pool in pools.values() for code in pool.judged.unique("language")}
             evaluator.pools = pools
         else:
             there = set(getattr(evaluator, "corpora", None) or evaluator.sentences)
-        self.hf_subsets = [subset for subset in self.hf_subsets if _language(subset) in there]
+        self.hf_subsets = [subset for subset in self.hf_subsets if _subset_language(subset) in there]
         self.dataset = {subset: {self.eval_splits[0]: None} for subset in self.hf_subsets}
         self.data_loaded = True
 
@@ -120,22 +120,21 @@ class _LocalTask(AbsTask):
         # It is called for one subset after the other; all are measured at once, so that every text is embedded once.
         options = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
 
-        def embed(_: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
+        def embed_texts(_: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
             """As mteb does, but by language where the model has a map for each: mteb has no way to tell it them."""
             inner = getattr(model, "model", None)
             if isinstance(inner, SentenceTransformer) and task_languages(inner):
-                return BenchmarkEvaluator.embed(self.evaluator, inner, texts, languages, role)
+                return BenchmarkEvaluator.embed_texts(self.evaluator, inner, texts, languages, role)
             row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-            batches: Any = DataLoader(
-                cast(Any, Dataset.from_dict({"text": list(row_of)})), options.get("batch_size", 32)
-            )
+            distinct: Any = Dataset.from_dict({"text": list(row_of)})
+            batches: Any = DataLoader(distinct, options.get("batch_size", 32))
             prompt_type = {None: None, "query": PromptType.query, "document": PromptType.document}[role]
             vectors = model.encode(batches, hf_subset=languages[0], prompt_type=prompt_type, **options)
             return torch.as_tensor(vectors).float()[[row_of[text] for text in texts]]
 
-        if self.measured is not model:
-            self.evaluator.embed = embed
+        if self.scored_model is not model:
+            self.evaluator.embed_texts = embed_texts
             name = model.mteb_model_meta.similarity_fn_name
             self.evaluator.similarity = str(getattr(name, "value", name) or "cosine")
-            self.scores, self.measured = self.evaluator.score(model), model
-        return dict(self.scores[_language(hf_subset)])
+            self.scores, self.scored_model = self.evaluator.score(model), model
+        return dict(self.scores[_subset_language(hf_subset)])

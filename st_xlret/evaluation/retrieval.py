@@ -20,12 +20,13 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, choose, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, name_file_in_errors
 from st_xlret.languages import check_language, language_of, read_label
 from st_xlret.search import top_k, unit_rows
 
 logger = logging.getLogger(__name__)
 
+CorpusVectors = Tensor | KeptVectors
 Values = NDArray[np.float64]
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id to document id to judgement; a document is relevant where it is above 0."""
@@ -165,7 +166,7 @@ class RetrievalData:
     def _relevant_rows(self) -> dict[int, NDArray[np.int64]]:
         """Row of each query that counts to the corpus rows relevant to it, -1 for each document that is missing."""
         judged = sorted({document for judgements in self.qrels.values() for document in judgements})
-        query_rows, document_rows = _rows_of(self.queries, self.qrels), _rows_of(self.corpus, judged)
+        query_rows, document_rows = _rows_by_id(self.queries, self.qrels), _rows_by_id(self.corpus, judged)
         missing = [name for name, rows in document_rows.items() if not rows]
         document_rows |= dict.fromkeys(missing, [-1])
         every = [*query_rows.items(), *document_rows.items()]
@@ -180,8 +181,8 @@ class RetrievalData:
         if problems:
             raise DataError(problems[0], file=self.file)
         if missing:
-            about = f"{len(missing)} judged documents are not in the corpus and count as not found"
-            logger.warning("%s: %s, such as %r", self.file, about, missing[0])
+            problem = f"{len(missing)} judged documents are not in the corpus and count as not found"
+            logger.warning("%s: %s, such as %r", self.file, problem, missing[0])
         return dict(sorted(relevant.items()))
 
     @property
@@ -194,16 +195,16 @@ class RetrievalData:
         """The queries that count, in their order."""
         return Dataset.from_dict(self.queries[list(self._relevant_rows)])
 
-    def of_languages(self, languages: Sequence[str] | None, *, corpus: bool = False) -> RetrievalData:
-        """The queries of some languages only (None: all); with `corpus`, the documents of these languages only."""
+    def select_languages(self, languages: Sequence[str] | None, *, corpus: bool = False) -> RetrievalData:
+        """The data with the queries of some languages (None: all) and, with `corpus`, their documents alone."""
         if languages is None:
             return self
-        chosen = set(choose(languages, self.queries.unique("language"), self.file))
+        chosen = set(chosen_names(languages, self.queries.unique("language"), self.file))
 
-        def part(table: Dataset) -> Dataset:
+        def select_rows(table: Dataset) -> Dataset:
             return Dataset.from_dict(table[[row for row, code in enumerate(table["language"][:]) if code in chosen]])
 
-        queries, documents = part(self.queries), part(self.corpus) if corpus else self.corpus
+        queries, documents = select_rows(self.queries), select_rows(self.corpus) if corpus else self.corpus
         asked, left = set(queries["id"][:]), set(documents["id"][:]) if corpus else None
         qrels = {
             query: {name: value for name, value in judgements.items() if left is None or name in left}
@@ -213,7 +214,7 @@ class RetrievalData:
         return RetrievalData(documents, queries, qrels, self.file)
 
 
-def _rows_of(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
+def _rows_by_id(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
     """Each name to the rows whose id it is; of a large table, a part of the ids is in memory at a time."""
     batches = table.select_columns(["id"]).iter(batch_size=100_000)
     ids: Iterator[str] = (name for batch in batches for name in batch["id"])  # type: ignore[index]
@@ -264,11 +265,11 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         self.keep_vectors, self.distributed = keep_vectors, distributed
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
-        """One pool, and the queries of a split; the option `language` is that of texts that name none."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+        """The evaluator of one pool and a split's queries; the option `language` is that of texts that name none."""
         language = options.pop("language", None)
         data = read_beir(folder, split=split, language=language and check_language(language))
-        return cls({"all": data.of_languages(languages)}, split=split, **options)
+        return cls({"all": data.select_languages(languages)}, split=split, **options)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
         """Language of the queries to metric to value."""
@@ -282,27 +283,27 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def score_pool(self, model: SentenceTransformer, data: Any) -> dict[str, dict[str, float]]:
         """Language of the queries of one pool to metric to value."""
-        queries, documents = self.embed_pool(model, data)
+        queries, documents = self.embed_pool(model, data.judged, data.corpus)
         depth = max(10, *(int(name.rpartition("_")[2]) for name in self.metrics))
         return score_ranking(ranking_of(queries, documents, depth), data, self.metrics)
 
-    def embed_pool(self, model: SentenceTransformer, data: Any) -> tuple[Tensor, Tensor | KeptVectors]:
-        """Vectors of the queries that count and of the corpus, whose dot products are the similarity."""
+    def embed_pool(self, model: SentenceTransformer, queries: Dataset, corpus: Dataset) -> tuple[Tensor, CorpusVectors]:
+        """Vectors of queries and corpus, whose dot products are the similarity; the corpus's are kept if wanted."""
 
-        def embed(table: Dataset, role: Role) -> Tensor:
-            vectors = self.embed(model, full_texts(table), table["language"][:], role)
-            return unit_rows(vectors) if self._is_cosine(model) else vectors
+        def embed_table(table: Dataset, role: Role) -> Tensor:
+            vectors = self.embed_texts(model, full_texts(table), table["language"][:], role)
+            return unit_rows(vectors) if self._uses_cosine(model) else vectors
 
         if self.keep_vectors is None:
-            return embed(data.judged, "query"), embed(data.corpus, "document")
-        about = self.protocol(model), model.prompts, model.default_prompt_name, generate_fingerprint(data.corpus)
-        parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(about)]
+            return embed_table(queries, "query"), embed_table(corpus, "document")
+        settings = self.protocol(model), model.prompts, model.default_prompt_name, generate_fingerprint(corpus)
+        parts = [fingerprint(model), "" if self.calibration is None else fingerprint(self.calibration), repr(settings)]
         folder = Path(self.keep_vectors, hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32])
         vectors = KeptVectors(folder, distributed=self.distributed)
-        vectors.write(data.corpus, lambda rows: embed(data.corpus.select(range(rows.start, rows.stop)), "document"))
-        return embed(data.judged, "query"), vectors
+        vectors.write(corpus, lambda rows: embed_table(corpus.select(range(rows.start, rows.stop)), "document"))
+        return embed_table(queries, "query"), vectors
 
-    def _is_cosine(self, model: SentenceTransformer) -> bool:
+    def _uses_cosine(self, model: SentenceTransformer) -> bool:
         return {"cosine": True, "dot": False}[self.similarity or str(model.similarity_fn_name)]
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
@@ -314,11 +315,11 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
         """What determines the scores, apart from the weights of the model."""
-        about = {"task": self.task, "split": self.split, "direction": self.direction, **super().protocol(model)}
-        return {**about, "similarity": "cosine" if self._is_cosine(model) else "dot", **self.notes}
+        entries = {"task": self.task, "split": self.split, "direction": self.direction, **super().protocol(model)}
+        return {**entries, "similarity": "cosine" if self._uses_cosine(model) else "dot", **self.notes}
 
 
-def ranking_of(queries: Tensor, documents: Tensor | KeptVectors, k: int) -> NDArray[np.int64]:
+def ranking_of(queries: Tensor, documents: CorpusVectors, k: int) -> NDArray[np.int64]:
     """The corpus rows of the k best documents of each query, best first; of equal scores, the lower row comes first."""
     depth = min(k, len(documents))
     best = top_k(queries, documents, depth) if isinstance(documents, Tensor) else documents.top_k(queries, depth)
@@ -374,12 +375,12 @@ def _read_texts(
 ) -> Iterator[tuple[str, str, str, str]]:
     """The rows of a file of BEIR's; fills in the ids of texts that say the same, by each of these ids."""
     for number, record in read_jsonl(file):
-        with naming(file, number):
-            about = {**record, **(record.get("metadata") or {})}
+        with name_file_in_errors(file, number):
+            metadata = {**record, **(record.get("metadata") or {})}
             code = language_of(record) or check_language(language or "", where="no language here, and no --language")
             name, title = str(record["_id"] if "_id" in record else record["id"]), record.get("title") or ""
             _ = title + record["text"]  # a TypeError unless both are strings
-            original = str(name if about.get("translation_of") is None else about["translation_of"])
+            original = str(name if metadata.get("translation_of") is None else metadata["translation_of"])
         if original != name:
             same, group = group_of.get(name, [name]), group_of.setdefault(original, [original])
             group += same

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, name_file_in_errors
 from st_xlret.files import atomic_file
 
 logger = logging.getLogger(__name__)
@@ -82,9 +82,9 @@ def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool
     rows: list[PublishedRow] = []
     content = (Path(__file__).parent / "published_results.json").read_text(encoding="utf-8")
     for table in json.loads(content).get(benchmark, []):
-        about = {name: value for name, value in table.items() if name not in ("rows", "note")}
+        origin = {name: value for name, value in table.items() if name not in ("rows", "note")}
         if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy")):
-            rows += [PublishedRow(**row, **about) for row in table["rows"]]
+            rows += [PublishedRow(**row, **origin) for row in table["rows"]]
     return rows
 
 
@@ -105,7 +105,7 @@ def results_table(
     """
     shown = list(result.scores if languages is None else languages)
 
-    def row(system: str, scores: Mapping[str, float], average: float | None, source: str) -> list[str]:
+    def table_row(system: str, scores: Mapping[str, float], average: float | None, source: str) -> list[str]:
         is_whole = bool(shown) and all(language in scores for language in shown)
         mean = sum(scores[language] for language in shown) / len(shown) if is_whole else None
         cells = [system, *(percent(scores.get(language)) for language in shown), percent(mean)]
@@ -113,33 +113,33 @@ def results_table(
 
     ours = {language: values[metric] for language, values in result.scores.items()}
     split = f", {result.protocol['split']} split" if "split" in result.protocol else ""
-    rows = [row(model_name, ours, result.average[metric], f"measured here{split}")]
+    rows = [table_row(model_name, ours, result.average[metric], f"measured here{split}")]
     for system in published:
         average = system.average.get(published_average) if published_average else None
         if average is not None or any(language in system.scores for language in shown):
             mark = f" {NOT_COMPARABLE}" if system.differences(result.protocol) else ""
-            rows.append(row(system.system + mark, system.scores, average, system.label))
+            rows.append(table_row(system.system + mark, system.scores, average, system.label))
     extra = [f"all {len(result.scores)}"] if published_average else []
     return markdown_table(["system", *shown, "mean", *extra, "source"], rows)
 
 
-def report(result: BenchmarkResult, model_name: str) -> str:
+def result_report(result: BenchmarkResult, model_name: str) -> str:
     """The whole result for a terminal or a Markdown file, beside published figures if there are any."""
     short_name = os.path.basename(os.path.normpath(model_name))
-    about = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
-    averages, protocol = [*map(percent, result.average.values())], [result.protocol[name] for name in about]
+    entries = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
+    averages, protocol = [*map(percent, result.average.values())], [result.protocol[name] for name in entries]
     line = [result.benchmark, short_name, *averages, str(len(result.scores)), *protocol]
     languages = [[code, *map(percent, values.values())] for code, values in result.scores.items()]
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
-        markdown_table(["benchmark", "model", *result.average, "languages", *about], [line], left=2),
+        markdown_table(["benchmark", "model", *result.average, "languages", *entries], [line], left=2),
         markdown_table(["language", *result.average], [*languages, ["average", *averages]]),
         "\n".join(f"- {name}: {value}" for name, value in result.protocol.items()),
     ]
-    return "\n\n".join(part for part in [*parts, *_beside_published(result, short_name)] if part)
+    return "\n\n".join(part for part in [*parts, *_published_comparisons(result, short_name)] if part)
 
 
-def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
+def _published_comparisons(result: BenchmarkResult, model_name: str) -> list[str]:
     """One table per metric that the papers report, and notes on the published rows."""
     from st_xlret.evaluation import BENCHMARKS
 
@@ -154,13 +154,13 @@ def _beside_published(result: BenchmarkResult, model_name: str) -> list[str]:
         options: Any = {"published": published, "metric": metric, "languages": shown, "published_average": whole}
         table = results_table(result, model_name=model_name, **options)
         parts.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
-        parts.append(_differences(result, published))
+        parts.append(_difference_notes(result, published))
         protocols = dict.fromkeys(f"- {row.short_source}, {row.table}: {row.protocol}" for row in published)
         parts.append("\n".join(["Of the published figures:\n", *protocols]))
     return parts
 
 
-def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
+def _difference_notes(result: BenchmarkResult, published: list[PublishedRow]) -> str:
     """How the marked rows of a table were measured differently; empty if none is marked."""
     tables_by_value: dict[str, dict[str, dict[str, None]]] = {}
     for row in published:
@@ -175,22 +175,22 @@ def _differences(result: BenchmarkResult, published: list[PublishedRow]) -> str:
     return "\n".join([title, *lines]) if lines else ""
 
 
-def compare(results: Mapping[str, Sequence[BenchmarkResult]]) -> dict[str, dict[str, tuple[float, float | None]]]:
+def seed_means(runs: Mapping[str, Sequence[BenchmarkResult]]) -> dict[str, dict[str, tuple[float, float | None]]]:
     """System to metric to its mean over the seeds (results) and half of the 95 % interval, which is None for one seed.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The metrics are those that all
     results share; a ValueError says where the results differ in benchmark, languages or protocol of measurement.
     """
-    every = [result for seeds in results.values() for result in seeds]
+    every = [result for seeds in runs.values() for result in seeds]
     measured = [(each.benchmark, *sorted(each.scores), *map(each.protocol.get, _COMPARED)) for each in every]
     if other := next((each for each in measured if each != measured[0]), None):
         raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
     metrics = [metric for metric in every[0].average if all(metric in result.average for result in every)]
-    compared = {}
-    for name, seeds in results.items():
+    means = {}
+    for name, seeds in runs.items():
         values = {metric: [result.average[metric] for result in seeds] for metric in metrics}
-        compared[name] = {metric: (round(fmean(each), 12), half_interval(each)) for metric, each in values.items()}
-    return compared
+        means[name] = {metric: (round(fmean(each), 12), half_interval(each)) for metric, each in values.items()}
+    return means
 
 
 def half_interval(values: Sequence[float]) -> float | None:
@@ -210,7 +210,7 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     for word in files:
         name, equals, path = word.partition("=")
         file = Path(path if equals else word)
-        with naming(file):
+        with name_file_in_errors(file):
             content = json.loads(file.read_text(encoding="utf-8"))
             fields = {key: content[key] for key in ("benchmark", "scores", "average", "protocol")}
             fields["average"] = {metric: float(value) for metric, value in fields["average"].items()}
@@ -230,7 +230,7 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
     with ExitStack() as outputs:
         parts = {end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end])) for end in ours}
         results = read_results(files)
-        compared = compare(results)
+        compared = seed_means(results)
         metrics = list(next(iter(compared.values())))
         header, lines = ["system", *metrics, "seeds"], []
         columns = (f"{metric}{of}" for metric in metrics for of in ("", "_interval"))

@@ -16,7 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import PathLike, find_file
-from st_xlret.evaluation.base import BenchmarkEvaluator, choose, naming
+from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
 from st_xlret.search import neighbours_both_ways, unit_rows
 
 HUB_DATASET = "mteb/tatoeba-bitext-mining"
@@ -83,7 +83,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             for code, texts in zip(self.language_pair(name), sides, strict=True):
                 for text in texts:
                     row_of[code].setdefault(text, len(row_of[code]))
-        vectors = {code: self.embed(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
+        vectors = {code: self.embed_texts(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
             coded = zip(self.language_pair(name), sides, strict=True)
@@ -133,8 +133,8 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
         self.mteb_f1 = mteb_f1
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """Language to sentences and their English translations."""
+    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """The evaluator of the sentences and English translations of each language."""
         return cls(load_tatoeba(folder, languages), **options)
 
     @staticmethod
@@ -159,12 +159,12 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     is_on_hub = True
 
     @classmethod
-    def read(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
-        """Pair to the sentences of both sides."""
-        codes_of = {name: [_bokmal(code) for code in cls.language_pair(name)] for name in languages or CCP_PAIRS}
+    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+        """The evaluator of CCP's pairs or others, drawn from the export or joined on English."""
+        codes_of = {name: [_bokmal_code(code) for code in cls.language_pair(name)] for name in languages or CCP_PAIRS}
         if folder is not None and any(folder.glob("sentences.csv*")):
             origin = "drawn from the linked sentences of Tatoeba's export"
-            return cls(_of_export(folder, codes_of), origin=origin, **options)
+            return cls(_draw_export_pairs(folder, codes_of), origin=origin, **options)
         english_of = load_tatoeba(folder, [code for codes in codes_of.values() for code in codes])
         pairs: dict[str, list[tuple[str, str]]] = {}
         for name, (one, other) in codes_of.items():
@@ -172,8 +172,8 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
             for text, english in zip(*english_of[other], strict=True):
                 translation_of.setdefault(english, text)
             both = ((text, translation_of.pop(english, None)) for text, english in zip(*english_of[one], strict=True))
-            pairs[name] = _distinct((text, translation) for text, translation in both if translation is not None)
-        return cls(_sides(pairs), origin="English-centric test sets joined on English", **options)
+            pairs[name] = _distinct_pairs((text, translation) for text, translation in both if translation is not None)
+        return cls(_side_texts(pairs), origin="English-centric test sets joined on English", **options)
 
 
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
@@ -181,7 +181,7 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
 
     Of equal cosines, the lower row is the nearest, as in Tatoeba's protocol: the second of two equal texts is wrong.
     """
-    forward, backward = _nearest(source_embeddings, target_embeddings)
+    forward, backward = _nearest_rows(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
     return float((forward == expected).double().mean()), float((backward == expected).double().mean())
 
@@ -192,22 +192,22 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
     Each target row is a class of the source rows that are nearest to it: the mean of the F1 of all classes, which
     scikit-learn calls weighted. The arguments are those of `retrieval_accuracy`.
     """
-    nearest, _ = _nearest(source_embeddings, target_embeddings)
+    nearest, _ = _nearest_rows(source_embeddings, target_embeddings)
     predicted = torch.bincount(nearest, minlength=len(nearest))
     return float((2 * (nearest == torch.arange(len(nearest))).double() / (1 + predicted)).mean())
 
 
-def _nearest(source: Any, target: Any) -> tuple[Tensor, Tensor]:
+def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
     """The nearest rows of both directions."""
 
-    def first_equal_row(rows: Tensor) -> Tensor:
+    def first_equal_rows(rows: Tensor) -> Tensor:
         seen: dict[bytes, int] = {}
         return torch.tensor([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows.cpu().numpy())])
 
     x, y = unit_rows(torch.as_tensor(source)), unit_rows(torch.as_tensor(target))
     _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
     # Rounding must not decide between equal rows: the first of them is the nearest.
-    return first_equal_row(y)[forward[:, 0].cpu()], first_equal_row(x)[backward[:, 0].cpu()]
+    return first_equal_rows(y)[forward[:, 0].cpu()], first_equal_rows(x)[backward[:, 0].cpu()]
 
 
 @cache
@@ -235,61 +235,61 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
         codes = sorted(file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng"))
         texts = {}
     code_of = {name: code for code in codes for name in (tatoeba_language(code), code)}
-    own_names = [tatoeba_language(code) for code in codes]
-    chosen = [code_of[name] for name in choose(own_names if languages is None else languages, code_of, str(folder))]
+    names = [tatoeba_language(code) for code in codes] if languages is None else languages
+    chosen = [code_of[name] for name in chosen_names(names, code_of, str(folder))]
     for code in chosen if folder is not None else ():
-        texts[code] = [_read_side(Path(folder or "", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")]
+        texts[code] = [_read_sentences(Path(folder or "", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")]
     return {tatoeba_language(code): (texts[code][0], texts[code][1]) for code in chosen}
 
 
-def _read_side(file: Path) -> list[str]:
-    with naming(file):
+def _read_sentences(file: Path) -> list[str]:
+    with name_file_in_errors(file):
         # Not splitlines(), which also splits at characters that end no line; blank lines count, as positions do.
         lines = file.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
 
 
-def _of_export(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> SentencePairs:
+def _draw_export_pairs(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> SentencePairs:
     """Up to 1 000 linked sentences of each pair, drawn at random from Tatoeba's export."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow import csv
 
-    def table(name: str, *columns: str) -> pa.Table:
+    def export_table(name: str, *columns: str) -> pa.Table:
         read = csv.ReadOptions(column_names=columns, block_size=1 << 24)
         return csv.read_csv(find_file(folder, name), read, csv.ParseOptions(delimiter="\t", quote_char=False))
 
-    sentences = table("sentences.csv", "id", "language", "text")
+    sentences = export_table("sentences.csv", "id", "language", "text")
     codes = sentences["language"].dictionary_encode().combine_chunks()
     # An unknown language is \N there.
-    names = [_bokmal(tatoeba_language(code)) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
+    names = [_bokmal_code(tatoeba_language(code)) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
     sentences = sentences.set_column(1, "language", pa.array(names).take(codes.indices))
     wanted = pa.array(sorted({code for both in codes_of.values() for code in both}))
     sentences = sentences.filter(pc.is_in(sentences["language"], wanted))
     languages = sentences.drop_columns(["text"])
-    linked = table("links.csv", "id", "other").join(languages, "id", join_type="inner")
+    linked = export_table("links.csv", "id", "other").join(languages, "id", join_type="inner")
     linked = linked.join(languages, "other", "id", join_type="inner", right_suffix="_other")
     drawn: dict[str, list[tuple[int, int]]] = {}
     for name, (one, other) in codes_of.items():
         part = linked.filter(pc.and_(pc.equal(linked["language"], one), pc.equal(linked["language_other"], other)))
         order = sorted({*zip(part["id"].to_pylist(), part["other"].to_pylist(), strict=True)})
         random.Random(0).shuffle(order)
-        drawn[name] = _distinct(order)[:1_000]
+        drawn[name] = _distinct_pairs(order)[:1_000]
     ids = pa.array({identifier for pairs in drawn.values() for pair in pairs for identifier in pair}, pa.int64())
-    kept = sentences.filter(pc.is_in(sentences["id"], ids))
-    text_of = dict(zip(kept["id"].to_pylist(), kept["text"].to_pylist(), strict=True))
-    return _sides({name: [(text_of[one], text_of[other]) for one, other in pairs] for name, pairs in drawn.items()})
+    drawn_sentences = sentences.filter(pc.is_in(sentences["id"], ids))
+    text = dict(zip(drawn_sentences["id"].to_pylist(), drawn_sentences["text"].to_pylist(), strict=True))
+    return _side_texts({name: [(text[one], text[other]) for one, other in pairs] for name, pairs in drawn.items()})
 
 
-def _bokmal(code: str) -> str:
+def _bokmal_code(code: str) -> str:
     return "nb" if code == "no" else code  # Tatoeba's Norwegian
 
 
-def _sides(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SentencePairs:
+def _side_texts(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SentencePairs:
     return {name: ([one for one, _ in of], [other for _, other in of]) for name, of in pairs.items()}
 
 
-def _distinct(pairs: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:
+def _distinct_pairs(pairs: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:
     """The pairs of which neither side occurs earlier."""
     seen: tuple[set[Text], set[Text]] = (set(), set())
     distinct = []

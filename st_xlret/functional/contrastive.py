@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional.tensors import CHUNK, LOWEST, at_least_float32, check_matrices, check_tags, unit_rows
+from st_xlret.functional.tensors import LOWEST, at_least_float32, check_integers_per_row, check_matrices, normalize_rows
 
+_MOST_LOGITS = 2**22  # that are held at a time (4 bytes each)
 Tags = Mapping[str, "Tensor | None"]
 Reduction = Literal["mean", "sum", "paper"]
 
@@ -64,17 +65,17 @@ def contrastive_context_loss(
         0.000272
     """
     check_matrices(None, temperature, z=z, queue=queue)
-    check_tags(len(z), window=window, language=language, document=document, text=text)
+    check_integers_per_row(len(z), window=window, language=language, document=document, text=text)
     tags = {"language": None if cross_language_negatives else language, "document": document, "text": text}
     with torch.autocast(z.device.type, enabled=False):
-        z = unit_rows(z) if normalize else at_least_float32(z)
+        z = normalize_rows(z) if normalize else at_least_float32(z)
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
         positives = (window[:, None] == window) & ~itself
         anchor, positive = positives.nonzero(as_tuple=True)
         if not len(anchor):
             raise ValueError("no positive pair in the batch: no two rows share a window id")
         logits = z @ z.T / temperature
-        others = (_negatives(tags, tags, logits) | positives) & ~itself
+        others = (_negative_mask(tags, tags, logits) | positives) & ~itself
         # The positive's own term never enters the sum, and log-sigmoid does the rest: in 16 bits, the difference of two
         # large numbers would have no gradient once the positive wins.
         others = others[anchor].scatter(1, positive[:, None], False)
@@ -82,9 +83,9 @@ def contrastive_context_loss(
         if queue is not None and len(queue):
             key_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
             needed = [f"queue_{name}" for name, tag in tags.items() if tag is not None]
-            check_tags(len(queue), needed, **{f"queue_{name}": tag for name, tag in key_tags.items()})
+            check_integers_per_row(len(queue), needed, **{f"queue_{name}": tag for name, tag in key_tags.items()})
             keys = queue.detach().to(z)
-            keys = keys if queue_is_normalized or not normalize else unit_rows(keys)
+            keys = keys if queue_is_normalized or not normalize else normalize_rows(keys)
             of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, tags, key_tags)
             log_others = torch.logaddexp(log_others, of_queue[anchor])
         return -F.logsigmoid(logits[anchor, positive] - log_others).mean()
@@ -132,13 +133,13 @@ def masked_sentence_loss(
         0.000136
     """
     check_matrices(len(p), temperature, p=p, h=h)
-    check_tags(len(p), document=document, language=language, text=text, predicted=predicted)
+    check_integers_per_row(len(p), document=document, language=language, text=text, predicted=predicted)
     anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
     check_matrices(len(anchors), predicted=p[anchors])
     if mu < 0 or (num_negatives is not None and num_negatives < 1):
         raise ValueError(f"mu must be 0 or more, and num_negatives 1 or more, or None: got {mu} and {num_negatives}")
 
-    def negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
+    def draw_negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
         others = rows[:, None] != torch.arange(len(h), device=h.device)
         if text is not None:
@@ -162,11 +163,11 @@ def masked_sentence_loss(
         return -F.logsigmoid(logits.gather(1, rows[:, None])[:, 0] - log_others).sum()
 
     with torch.autocast(p.device.type, enabled=False):
-        p, h = unit_rows(p[anchors]) / temperature, unit_rows(h)
-        total, size = p.new_zeros(()), max(1, CHUNK // len(h))
+        p, h = normalize_rows(p[anchors]) / temperature, normalize_rows(h)
+        total, size = p.new_zeros(()), max(1, _MOST_LOGITS // len(h))
         for part, rows in zip(p.split(size), anchors.split(size), strict=True):
             # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.
-            total = total + checkpoint(sum_of_terms, part, h, rows, *negatives(rows), use_reentrant=False)
+            total = total + checkpoint(sum_of_terms, part, h, rows, *draw_negatives(rows), use_reentrant=False)
         return total / len(p)
 
 
@@ -235,15 +236,15 @@ def retrieval_contrastive_loss(
     """
     rows = len(queries)
     check_matrices(rows, temperature, queries=queries, gold_passages=passages[:rows])
-    check_tags(rows, query_text=query_text)
-    check_tags(len(passages), passage_text=passage_text)
+    check_integers_per_row(rows, query_text=query_text)
+    check_integers_per_row(len(passages), passage_text=passage_text)
     no_negative = torch.eye(rows, len(passages), dtype=torch.bool, device=queries.device)
     if query_text is not None:
         no_negative[:, :rows] |= query_text[:, None] == query_text
     if passage_text is not None:
         no_negative |= passage_text[:rows, None] == passage_text
     with torch.autocast(queries.device.type, enabled=False):
-        queries, passages = (unit_rows(x) if normalize else at_least_float32(x) for x in (queries, passages))
+        queries, passages = (normalize_rows(x) if normalize else at_least_float32(x) for x in (queries, passages))
         scores = (1 / temperature) * queries @ passages.T
         negatives = scores.masked_fill(no_negative, LOWEST).logsumexp(dim=1)
         return -F.logsigmoid(scores.diagonal() - negatives).mean()
@@ -286,9 +287,9 @@ def language_contrastive_loss(
         return terms.scatter(1, torch.stack([chunk, chunk + pairs], dim=1), 0.0).sum()
 
     with torch.autocast(x.device.type, enabled=False):
-        z = unit_rows(torch.cat([x, y, others.to(x.device)]))
+        z = normalize_rows(torch.cat([x, y, others.to(x.device)]))
         total = z.new_zeros(())
-        for chunk in torch.arange(pairs, device=z.device).split(max(1, CHUNK // rows)):
+        for chunk in torch.arange(pairs, device=z.device).split(max(1, _MOST_LOGITS // rows)):
             total = total + checkpoint(sum_of_terms, z, chunk, use_reentrant=False)
         return total / divisor
 
@@ -317,7 +318,7 @@ def similarity_distillation_loss(
     """
     check_matrices(len(student), temperature, student=student, teacher=teacher)
     with torch.autocast(student.device.type, enabled=False):
-        student, teacher, bank = (unit_rows(x) for x in (student, teacher.detach(), bank.detach()))
+        student, teacher, bank = (normalize_rows(x) for x in (student, teacher.detach(), bank.detach()))
         target = (teacher @ bank.T / temperature).log_softmax(dim=1)
         learnt = (student @ bank.T / temperature).log_softmax(dim=1)
         divergence = (target.exp() * (target - learnt)).sum(dim=1)
@@ -327,19 +328,19 @@ def similarity_distillation_loss(
 def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None, least_pairs: int = 1) -> Tensor:
     """`log(sum_k e^{s_k} / e^{s+})` over the negatives k of each of the 2N anchors, very low where there is none."""
     check_matrices(len(x), temperature, least_pairs, x=x, y=y)
-    check_tags(2 * len(x), text=text)
+    check_integers_per_row(2 * len(x), text=text)
     pair = torch.arange(len(x), device=x.device).repeat(2)
     left_out = pair[:, None] == pair
     if text is not None:
         left_out |= text[:, None] == text
     with torch.autocast(x.device.type, enabled=False):
-        z = unit_rows(torch.cat([x, y]))
+        z = normalize_rows(torch.cat([x, y]))
         logits = z @ z.T / temperature
         positive = logits.diagonal(len(x)).repeat(2)
         return logits.masked_fill(left_out, LOWEST).logsumexp(dim=1) - positive
 
 
-def _negatives(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
+def _negative_mask(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
     """Which columns may be negatives of which rows, boolean (rows, columns)."""
     allowed = torch.ones(like.shape, dtype=torch.bool, device=like.device)
     for name, tag in tags.items():
@@ -358,11 +359,11 @@ class _LogSumExpOfKeys(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, keys: Tensor, tags: Tags, key_tags: Tags) -> Tensor:
         result, mean_key = z.new_full((len(z),), LOWEST), torch.zeros_like(z)
-        size = max(1, CHUNK // len(z))
+        size = max(1, _MOST_LOGITS // len(z))
         for part in (slice(start, start + size) for start in range(0, len(keys), size)):
             logits = z @ keys[part].T
             part_tags = {name: None if tag is None else tag[part] for name, tag in key_tags.items()}
-            forbidden = _negatives(tags, part_tags, logits).logical_not_()
+            forbidden = _negative_mask(tags, part_tags, logits).logical_not_()
             logits.masked_fill_(forbidden, LOWEST)
             before, result = result, torch.logaddexp(result, logits.logsumexp(dim=1))
             weight = logits.sub_(result[:, None]).exp_().masked_fill_(forbidden, 0)

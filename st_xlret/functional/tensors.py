@@ -8,7 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK = 2**22  # the most logits that the chunked parts hold at a time (4 bytes each)
 LOWEST = torch.finfo(torch.float32).min / 4
 """A logit that weighs nothing. It is finite, and so are differences of two: -inf would give NaN gradients."""
 
@@ -18,7 +17,7 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def unit_rows(x: Tensor) -> Tensor:
+def normalize_rows(x: Tensor) -> Tensor:
     """Scale each row to unit length, in float32 at least.
 
     A row of zeros has no direction. It stays zero and gets no gradient; `F.normalize` alone would give it one of 1e12.
@@ -42,8 +41,8 @@ def check_matrices(
         )
 
 
-def check_tags(rows: int, needed: Collection[str] = (), **tags: Tensor | None) -> None:
-    """Raise a ValueError unless each tag is None, where it is not needed, or holds one integer per row."""
+def check_integers_per_row(rows: int, needed: Collection[str] = (), **tags: Tensor | None) -> None:
+    """Raise a ValueError unless each of `tags` holds one integer per row, or is None and not `needed`."""
     for name, tag in tags.items():
         if name in needed if tag is None else tag.shape != (rows,) or tag.is_floating_point():
             got = None if tag is None else f"{tag.dtype} {tuple(tag.shape)}"

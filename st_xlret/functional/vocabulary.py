@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from st_xlret.functional.tensors import at_least_float32, check_matrices, check_tags
+from st_xlret.functional.tensors import at_least_float32, check_integers_per_row, check_matrices
 
-_MOST_LOGITS = 2**25  # that are held at a time (4 bytes each); matrix products of fewer rows are slower
+_MOST_LOGITS = 2**25  # that are held at a time (4 bytes each); products with fewer rows of a vocabulary are slower
 
 
 def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, l
         4.6052
     """
     check_matrices(hidden=hidden, weight=weight)
-    check_tags(len(hidden), labels=labels)
+    check_integers_per_row(len(hidden), labels=labels)
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):

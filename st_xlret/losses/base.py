@@ -32,7 +32,7 @@ TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position"
 _ENTRIES = (Path(__file__).parent / "citations.bib").read_text(encoding="utf-8").split("\n\n")
 CITATIONS = {entry.partition("{")[2].partition(",")[0]: f"{entry.strip()}\n" for entry in _ENTRIES}
 
-unwrapped = partial(extract_model_from_parallel, keep_torch_compile=False)
+unwrap_model = partial(extract_model_from_parallel, keep_torch_compile=False)
 """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
 
 
@@ -62,7 +62,7 @@ class CrossLingualLoss(nn.Module):
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
         super().__init__()
         self.model, self.ratio, self.state_is_kept, self.teaches = model, ratio, False, True
-        self.register_forward_hook(warn_of_nothing)
+        self.register_forward_hook(warn_of_zero_loss)
         self.batches: Any = batches
         if batches is None or isinstance(batches, Mapping):
             self.batches = replace(self.default_batches(), **(batches or {}))  # type: ignore[type-var]
@@ -73,7 +73,7 @@ class CrossLingualLoss(nn.Module):
 
     def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
         """Whether the text columns `texts` of a data set with these `columns` are those that the loss takes."""
-        pair = [text for text in texts if not self._is_further(text)]
+        pair = [text for text in texts if not self._is_further_column(text)]
         fits = len(pair) == self.least_columns or (self.least_columns == 1 and "document" not in columns)
         return fits and 1 <= len(texts) <= (self.most_columns or len(texts))
 
@@ -88,7 +88,7 @@ class CrossLingualLoss(nn.Module):
         columns, texts = dataset.column_names, texts_of_documents(dataset)
         if self.least_columns > 1:
             texts = text_columns(dataset, nested=True)
-            texts.sort(key=lambda text: (self._is_further(text), role_of(text) != "query"))
+            texts.sort(key=lambda text: (self._is_further_column(text), column_role(text) != "query"))
         required = self.required_columns(texts, columns)
         missing, misread = [c for c in required if c not in columns], self._misread_columns(dataset, texts, required)
         if missing or misread or not self.takes_texts(texts, columns):
@@ -135,7 +135,7 @@ class CrossLingualLoss(nn.Module):
             is_unclear = self.least_columns == 1 and all("sentence_position" in features for features in columns)
         else:
             # The host's collator makes texts of all columns of a data set, which the model card names.
-            datasets = unwrapped(self.model).model_card_data.train_datasets
+            datasets = unwrap_model(self.model).model_card_data.train_datasets
             names = [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
             of_fit = all(re.fullmatch(r"sentence_\d+|label", name) for name in names)
             is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
@@ -161,15 +161,15 @@ class CrossLingualLoss(nn.Module):
             logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
         return columns
 
-    def read_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:
-        """The metadata that the collator attached to every column, one column after the other."""
+    def concatenate_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:
+        """The tags, integers that the collator attached to each row, of all columns one after the other."""
         tags = {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
         if missing := [tag for tag in required if tag not in tags]:
             self.refuse(f"the {len(columns)} text columns of the batch come without {missing}")
         return tags
 
-    def gather(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Gather vectors of equally long columns from all ranks, if wanted, and the tags of all columns likewise."""
+    def gather_rows(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Vectors of equally long columns, and tags of all columns, from all ranks, or as they are if not wanted."""
         if get_world_size() == 1 or not self.gather_across_devices:
             return vectors, tags
         count = len(vectors)
@@ -210,7 +210,7 @@ class CrossLingualLoss(nn.Module):
         """Whether this forward pass may change banks and statistics; the host evaluates losses in training mode."""
         return self.training and torch.is_grad_enabled()
 
-    def _is_further(self, column: str) -> bool:
+    def _is_further_column(self, column: str) -> bool:
         return self.further is not None and bool(re.search(f"(^|_){self.further}s?$", column.rstrip("_0123456789")))
 
 
@@ -219,8 +219,8 @@ def _is_owned(name: str) -> bool:
     return "model" not in name.split(".")[:2]
 
 
-def warn_of_nothing(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[str, Tensor]) -> None:
-    """Say once that a batch teaches nothing."""
+def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[str, Tensor]) -> None:
+    """Log once that a batch teaches nothing, as a loss without negatives does not."""
     parts = value.values() if isinstance(value, dict) else [value]
     if loss.teaches and loss.updates_state and any(float(part.detach()) == 0 for part in parts):
         loss.teaches = False
@@ -228,13 +228,13 @@ def warn_of_nothing(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[st
         logger.warning("a batch of %s teaches nothing, its loss is 0: %s", type(loss).__name__, reason)
 
 
-def own_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
+def package_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
     """The loss of this package that a module is, or wraps; None for losses of other libraries."""
     modules = () if loss is None else loss.modules()
     return next((module for module in modules if isinstance(module, CrossLingualLoss)), None)
 
 
-def role_of(column: str) -> Any:
+def column_role(column: str) -> Any:
     """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
     queries, documents = ("anchor", "query", "question"), ("positive", "negative", "passage", "answer")
     name = column.rstrip("_0123456789")

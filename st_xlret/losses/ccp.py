@@ -13,7 +13,7 @@ from torch import Tensor
 from st_xlret.batches import Windows
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, keep_padding
+from st_xlret.losses.embedding import embed_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 
@@ -93,8 +93,8 @@ class CCPLoss(CrossLingualLoss):
         """Compute the loss of a batch: one column of 2N rows (centres, then contexts) or two columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
         documents = ["document_id"] if len(columns) == 1 else []
-        tags = self.read_tags(columns, *documents, *([] if self.cross_language_negatives else ["language_id"]))
-        vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
+        tags = self.concatenate_tags(columns, *documents, *([] if self.cross_language_negatives else ["language_id"]))
+        vectors = torch.cat(embed_columns(self.model, columns, self.mini_batch_size))
         centres, contexts = vectors.chunk(2)
         return self.compute_loss_from_embeddings(centres, contexts, tags)
 
@@ -105,7 +105,7 @@ class CCPLoss(CrossLingualLoss):
                 self.refuse(f"a window of the batch has sentences with two values of {kind}")
         tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
         # Before the head: else batch statistics differ by rank.
-        (centres, contexts), tags = self.gather([centres, contexts], tags)
+        (centres, contexts), tags = self.gather_rows([centres, contexts], tags)
         language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
         # Not in evaluation: equal weights have equal losses, however full the bank.

@@ -86,10 +86,10 @@ class CZNCELoss(PairContrastiveLoss):
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Any:
         """Compute the loss of two text columns of N rows; with masked words its two parts by name."""
         columns = self.read_columns(sentence_features, labels)
-        tags = self.read_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
+        tags = self.concatenate_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
         batches = columns if (merged := merge_feature_batches(columns)) is None else [merged]
         if self.contextual_encoder is None:
-            anchor, positive = self.embed(columns)
+            anchor, positive = self.embed_columns(columns)
         else:
             vectors = []
             for features in batches:

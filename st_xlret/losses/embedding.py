@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 
-def embed(
+def embed_columns(
     model: nn.Module,
     columns: list[dict[str, Any]],
     mini_batch_size: int | None = None,
@@ -31,26 +31,26 @@ def embed(
     """
     merged = merge_feature_batches(columns) if len(columns) > 1 else None
     if merged is not None:
-        return list(embed(model, [merged], mini_batch_size, num_tokens=num_tokens)[0].chunk(len(columns)))
-    return [_embed(model, features, mini_batch_size, num_tokens) for features in columns]
+        return list(embed_columns(model, [merged], mini_batch_size, num_tokens=num_tokens)[0].chunk(len(columns)))
+    return [_embed_column(model, features, mini_batch_size, num_tokens) for features in columns]
 
 
-def _embed(model: nn.Module, features: dict[str, Any], size: int | None, num_tokens: int | None) -> Tensor:
+def _embed_column(model: nn.Module, features: dict[str, Any], size: int | None, num_tokens: int | None) -> Tensor:
     if num_tokens is not None and "attention_mask" in features:
         size = max(1, num_tokens // features["attention_mask"].shape[1])
     parts = parts_by_length(features, size)
     if not parts:
         return model(features)["sentence_embedding"]
 
-    def read(rows: Tensor, encoders: Iterator[nn.Module]) -> Tensor:
+    def embed_rows(rows: Tensor, encoders: Iterator[nn.Module]) -> Tensor:
         return next(encoders)(take_texts(features, rows))["sentence_embedding"]
 
     # A second time, the encoder runs without its distributed wrapper: amid a backward pass that would start another.
     inner = model.module if isinstance(model, DistributedDataParallel) else model
     vectors = []
     for rows in parts:
-        encoders = chain([model], repeat(inner))
-        vectors.append(checkpoint(read, rows, encoders, use_reentrant=False) if size else read(rows, encoders))
+        part = rows, chain([model], repeat(inner))
+        vectors.append(checkpoint(embed_rows, *part, use_reentrant=False) if size else embed_rows(*part))
     return torch.cat(vectors)[torch.cat(parts).argsort()]
 
 
@@ -76,12 +76,12 @@ def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     # Multiples of 16: each new length costs oneDNN and compilers time, and oneDNN memory.
     width = min(shape[1], -(-(int(ends.max()) + 1) // 16) * 16) if len(ends) else shape[1]
 
-    def selected(value: Any) -> Any:
+    def select_rows(value: Any) -> Any:
         if not isinstance(value, Tensor) or not value.ndim or len(value) != shape[0]:
             return value
         return value[rows, :width] if value.shape[:2] == shape else value[rows]
 
-    return {name: selected(value) for name, value in features.items()}
+    return {name: select_rows(value) for name, value in features.items()}
 
 
 def keep_padding(model: SentenceTransformer, size: int | None) -> int | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
 from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss
-from st_xlret.losses.embedding import embed, keep_padding, translation_groups
+from st_xlret.losses.embedding import embed_columns, keep_padding, translation_groups
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
@@ -42,7 +42,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         self.weight, self.gather_across_devices = weight, gather_across_devices
         self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
 
-    def read_passages(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
+    def passage_columns(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
         """The text columns of a batch, which must go to the passage encoder of a `Router` (Hu et al., section 4)."""
         columns = self.read_columns(sentence_features, labels)
         for router in self.model.modules():
@@ -53,9 +53,9 @@ class WeightedContrastiveLoss(CrossLingualLoss):
                     self.refuse(f"it acts on the encoder of passages, and columns go to {routes}: {way_out}")
         return columns
 
-    def embed(self, columns: Columns) -> list[Tensor]:
+    def embed_columns(self, columns: Columns) -> list[Tensor]:
         """The vectors (N, d) of each text column of one encoder."""
-        return embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
+        return embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
 
 
 class RetrievalContrastiveLoss(WeightedContrastiveLoss):
@@ -98,12 +98,12 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
         """Compute the loss of N queries, gold passages and any columns of hard negatives, a scalar."""
         columns = self.read_columns(sentence_features, labels)
         # Queries are short and passages long: together, the queries would be padded to the passages.
-        vectors = [*self.embed(columns[:1]), *self.embed(columns[1:])]
-        return self.compute_loss_from_embeddings(vectors, self.read_tags(columns))
+        vectors = [*self.embed_columns(columns[:1]), *self.embed_columns(columns[1:])]
+        return self.compute_loss_from_embeddings(vectors, self.concatenate_tags(columns))
 
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of the columns' vectors, each (N, d), and their tags, of which `text_id` is read."""
-        (queries, *passages), tags = self.gather(vectors, tags)
+        (queries, *passages), tags = self.gather_rows(vectors, tags)
         text = tags.get("text_id")
         return self.weight * retrieval_contrastive_loss(
             queries,
@@ -127,7 +127,7 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d) with tags (2N,), of which `text_id` is read."""
-        (source, target), tags = self.gather([source, target], tags)
+        (source, target), tags = self.gather_rows([source, target], tags)
         group = translation_groups(tags["text_id"]) if "text_id" in tags else None
         return self.weight * self.equation(source, target, temperature=self.temperature, text=group)
 
@@ -149,9 +149,9 @@ class SemanticContrastiveLoss(PairContrastiveLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two text columns of N rows, a scalar."""
-        columns = self.read_passages(sentence_features, labels)
-        source, target = self.embed(columns)
-        return self.compute_loss_from_embeddings(source, target, self.read_tags(columns))
+        columns = self.passage_columns(sentence_features, labels)
+        source, target = self.embed_columns(columns)
+        return self.compute_loss_from_embeddings(source, target, self.concatenate_tags(columns))
 
 
 class LangContrastiveLoss(WeightedContrastiveLoss):
@@ -177,10 +177,10 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of two columns of N translations and at most one further column, a scalar."""
-        columns = self.read_passages(sentence_features, labels)
-        return self.compute_loss_from_embeddings(*self.embed(columns))
+        columns = self.passage_columns(sentence_features, labels)
+        return self.compute_loss_from_embeddings(*self.embed_columns(columns))
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, others: Tensor | None = None) -> Tensor:
         """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
         columns = [source, target] if others is None else [source, target, others]
-        return self.weight * language_contrastive_loss(*self.gather(columns, {})[0], reduction=self.reduction)
+        return self.weight * language_contrastive_loss(*self.gather_rows(columns, {})[0], reduction=self.reduction)

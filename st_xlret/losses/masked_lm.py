@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrapped
+from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.embedding import parts_by_length, take_texts
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
@@ -103,7 +103,7 @@ class MaskedLMLoss(CrossLingualLoss):
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Compute the loss of a batch of texts."""
-        loss, count = self._predict(self.read_columns(sentence_features))
+        loss, count = self._masked_token_loss(self.read_columns(sentence_features))
         if self.updates_state:
             self.steps += 1
         if get_world_size() > 1:
@@ -147,14 +147,14 @@ class MaskedLMLoss(CrossLingualLoss):
         optimizer = torch.optim.AdamW(self.owned_parameters(), lr=learning_rate)
         training, steps = self.model.training, int(self.steps)
 
-        def loss_of(rows: list[int]) -> Tensor:
+        def loss_of_rows(rows: list[int]) -> Tensor:
             features = batch_to_device(self.model.preprocess([texts[row] for row in rows]), self.model.device)
-            return self._predict([features], frozen=True)[0]
+            return self._masked_token_loss([features], frozen=True)[0]
 
         @torch.no_grad()
         def held_out_loss() -> float:
             parts = [test[start : start + batch_size] for start in range(0, size, batch_size)]
-            return sum(float(loss_of(part)) * len(part) for part in parts) / size
+            return sum(float(loss_of_rows(part)) * len(part) for part in parts) / size
 
         self.model.eval()
         losses = [held_out_loss()]
@@ -162,7 +162,7 @@ class MaskedLMLoss(CrossLingualLoss):
         for step in steps_to_take:
             self.steps.fill_(step)  # other words of a text are hidden in each pass over the texts
             start = (step - 1) * batch_size % len(rest)
-            loss_of(rest[start : start + batch_size]).backward()
+            loss_of_rows(rest[start : start + batch_size]).backward()
             optimizer.step()
             optimizer.zero_grad()
             torch.clear_autocast_cache()  # which has the weights of before the step
@@ -175,7 +175,7 @@ class MaskedLMLoss(CrossLingualLoss):
         self.model.train(training)
         return losses
 
-    def _predict(self, columns: Columns, *, frozen: bool = False) -> tuple[Tensor, int]:
+    def _masked_token_loss(self, columns: Columns, *, frozen: bool = False) -> tuple[Tensor, int]:
         """The mean cross-entropy of hidden tokens, and how many there are; of a frozen encoder only the head learns."""
         vectors, targets = [], []
         for features in columns:
@@ -193,7 +193,7 @@ class MaskedLMLoss(CrossLingualLoss):
                 targets.append(target[here])
         projection = self.lm_head.own_projection
         if projection is None:
-            tied = unwrapped(self.model)[0].auto_model.get_input_embeddings().weight
+            tied = unwrap_model(self.model)[0].auto_model.get_input_embeddings().weight
             projection = tied.detach() if frozen else tied
         hidden, target = self.lm_head(torch.cat(vectors)), torch.cat(targets)
         return chunked_cross_entropy(hidden, projection, self.lm_head.bias, target), len(target)
@@ -203,14 +203,14 @@ class MaskedLMLoss(CrossLingualLoss):
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
         keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps * self.updates_state)
-        draw = _uniform(keys, 0).masked_fill(~candidates, 2.0)
+        draw = _uniform_numbers(keys, 0).masked_fill(~candidates, 2.0)
         lowest = draw.min()
         if get_world_size() > 1:
             dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
         # The lowest draw of all ranks is always chosen: a short batch still teaches something.
         chosen = candidates & ((draw < self.mask_probability) | (draw == lowest))
-        kind = _uniform(keys, 1)
-        random_ids = (_uniform(keys, 2) * self.vocabulary).long()
+        kind = _uniform_numbers(keys, 1)
+        random_ids = (_uniform_numbers(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
 
@@ -222,14 +222,14 @@ class LanguageModelHead(nn.Module):
         super().__init__()
         try:
             self.transform = _load_masked_lm(config, checkpoint, fresh)
-            projection = self._take_apart()
+            projection = self._extract_projection()
         except Exception as error:  # whatever the program of one of many architectures raises
             raise NoHeadError(f"no head of {config.model_type!r} can be used: {error}") from error
         # A tied projection is the encoder's embedding matrix.
         self.bias, self.own_projection = projection.bias, None if config.tie_word_embeddings else projection.weight
 
-    def _take_apart(self) -> Any:
-        """Take encoder and projection to the vocabulary out, and return the projection; the logits must stay."""
+    def _extract_projection(self) -> Any:
+        """The projection to the vocabulary, which is taken out as the encoder is; the logits must stay."""
         mlm: Any = self.transform
         training, projection = mlm.training, mlm.get_output_embeddings()
         setattr(mlm, mlm.base_model_prefix, _PassThrough())
@@ -275,22 +275,22 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
 def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
     """A key for each token (rows, length) from seed, text and place in the text, and nothing else."""
     place = attention_mask.long().cumsum(1)
-    tokens = _mix(input_ids * _GOLDEN + place) * attention_mask.long()
-    text = _mix(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
-    return _mix(text + place * _GOLDEN)
+    tokens = _scramble_bits(input_ids * _GOLDEN + place) * attention_mask.long()
+    text = _scramble_bits(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
+    return _scramble_bits(text + place * _GOLDEN)
 
 
-def _uniform(keys: Tensor, stream: int) -> Tensor:
+def _uniform_numbers(keys: Tensor, stream: int) -> Tensor:
     """A number in [0, 1) for each key, of as many bits as float32 has; streams are independent of each other."""
-    return _logical_shift(_mix(keys + (stream + 1) * 1_000_003), 40).to(torch.float32) / float(1 << 24)
+    return _logical_right_shift(_scramble_bits(keys + (stream + 1) * 1_000_003), 40).to(torch.float32) / float(1 << 24)
 
 
-def _mix(x: Tensor) -> Tensor:
+def _scramble_bits(x: Tensor) -> Tensor:
     """Scramble integers; products wrap around."""
-    x = (x ^ _logical_shift(x, 30)) * _MIX_1
-    x = (x ^ _logical_shift(x, 27)) * _MIX_2
-    return x ^ _logical_shift(x, 31)
+    x = (x ^ _logical_right_shift(x, 30)) * _MIX_1
+    x = (x ^ _logical_right_shift(x, 27)) * _MIX_2
+    return x ^ _logical_right_shift(x, 31)
 
 
-def _logical_shift(x: Tensor, bits: int) -> Tensor:
+def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
     return (x >> bits) & ((1 << (64 - bits)) - 1)

@@ -17,8 +17,8 @@ from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
-from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrapped
-from st_xlret.losses.embedding import embed, keep_padding, take_texts
+from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
+from st_xlret.losses.embedding import embed_columns, keep_padding, take_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
@@ -118,24 +118,24 @@ class MSMLoss(CrossLingualLoss):
         columns = self.read_columns(sentence_features, labels)
         required = [] if self.cross_language_negatives else ["language_id"]
         required += ["block_id", "sentence_position"] if len(columns) == 1 else []
-        tags = self.read_tags(columns, *required)
-        vectors = torch.cat(embed(self.model, columns, self.mini_batch_size))
+        tags = self.concatenate_tags(columns, *required)
+        vectors = torch.cat(embed_columns(self.model, columns, self.mini_batch_size))
         if len(columns) > 1:
-            vectors, tags = self._rows_of_blocks(vectors, columns, tags, labels)
+            vectors, tags = self._flatten_blocks(vectors, columns, tags, labels)
         if self.mlm is None:
             return self.compute_loss_from_embeddings(vectors, tags)
-        mlm = self.mlm(self._some_texts(columns), labels)  # before the loss, which counts the step
+        mlm = self.mlm(self._draw_texts(columns), labels)  # before the loss, which counts the step
         return {"msm": self.compute_loss_from_embeddings(vectors, tags), "mlm": mlm}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: dict[str, Tensor]) -> Tensor:
         """Compute the loss of vectors (S, d) with tags (S,): `block_id`, `sentence_position`, and others if known."""
         vectors = at_least_float32(vectors)  # as the networks are, where the encoder is in 16 bits
-        predictions, predicted = self._predict(vectors, tags)
+        predictions, predicted = self._predict_sentences(vectors, tags)
         document, language, text = (tags.get(f"{tag}_id", tags["block_id"]) for tag in ("document", "language", "text"))
         if self.gather_across_devices and get_world_size() > 1:
             # Before the heads: else batch statistics differ by rank.
             integers = torch.stack([document, language, text, predicted.long()], 1)
-            predictions, vectors, integers = gather_ragged(predictions, vectors, integers)
+            predictions, vectors, integers = gather_ragged_rows(predictions, vectors, integers)
             document, language, text, predicted = (*integers[:, :3].unbind(1), integers[:, 3].bool())
         if not predicted.any():
             self.refuse("no block of the batch has two sentences")
@@ -151,7 +151,7 @@ class MSMLoss(CrossLingualLoss):
             mu=self.mu,
             temperature=self.temperature,
             num_negatives=self.num_negatives,
-            generator=self._generator(vectors.device),
+            generator=self._step_generator(vectors.device),
             intra_document_negatives=self.intra_document_negatives,
             predicted=predicted,
             language=None if self.cross_language_negatives else language,
@@ -161,7 +161,7 @@ class MSMLoss(CrossLingualLoss):
             self.steps += 1
         return loss
 
-    def _predict(self, vectors: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _predict_sentences(self, vectors: Tensor, tags: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Predict the sentences (S, d) of blocks of two and more from the others, and tell which (S,) they are."""
         order = torch.argsort(tags["sentence_position"], stable=True)
         order = order[torch.argsort(tags["block_id"][order], stable=True)]
@@ -183,7 +183,7 @@ class MSMLoss(CrossLingualLoss):
             predictions = predictions.index_copy(0, rows[present], of_places)
         return predictions, predicted
 
-    def _rows_of_blocks(
+    def _flatten_blocks(
         self, vectors: Tensor, columns: Columns, tags: dict[str, Tensor], labels: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Vectors and tags of the sentences of blocks that have a column for each sentence, without empty texts."""
@@ -205,19 +205,19 @@ class MSMLoss(CrossLingualLoss):
         ids = features["input_ids"]
         if "offsets" in features:  # flattened inputs of a static encoder
             return torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)])) > 0
-        special = torch.tensor(unwrapped(self.model).tokenizer.all_special_ids, device=ids.device)
+        special = torch.tensor(unwrap_model(self.model).tokenizer.all_special_ids, device=ids.device)
         return (features["attention_mask"].bool() & ~torch.isin(ids, special)).any(1)
 
-    def _generator(self, device: torch.device) -> torch.Generator:
+    def _step_generator(self, device: torch.device) -> torch.Generator:
         # From the step alone: the same on all ranks and after a resume, and in every evaluation.
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps) * self.updates_state)
 
-    def _some_texts(self, columns: Columns) -> Columns:
+    def _draw_texts(self, columns: Columns) -> Columns:
         """As many sentences of one column as a micro-batch has, drawn at random."""
         ids, size = columns[0]["input_ids"], self.mini_batch_size
         if len(columns) > 1 or size is None or size >= len(ids):
             return columns
-        rows = torch.randperm(len(ids), generator=self._generator(ids.device), device=ids.device)
+        rows = torch.randperm(len(ids), generator=self._step_generator(ids.device), device=ids.device)
         return [take_texts(columns[0], rows[:size])]
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -226,7 +226,7 @@ class MSMLoss(CrossLingualLoss):
         return {**super().get_config_dict(), "document_encoder_layers": len(self.document_encoder.layers), "mlm": mlm}
 
 
-def gather_ragged(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def gather_ragged_rows(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Gather the rows of all ranks, one rank after the other. Ranks may have different numbers of rows."""
     most = torch.tensor(len(vectors), device=vectors.device)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
-from st_xlret.losses.embedding import embed, keep_padding
+from st_xlret.losses.embedding import embed_columns, keep_padding
 
 
 class SimilarityDistillationLoss(CrossLingualLoss):
@@ -84,7 +84,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         columns = self.read_columns(sentence_features)
         if labels is None or labels.is_floating_point() or not 0 <= labels.min() <= labels.max() < len(self.teacher):
             self.refuse(f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}")
-        (vectors,) = embed(self.model, columns, num_tokens=self.mini_batch_num_tokens)
+        (vectors,) = embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
         return self.compute_loss_from_embeddings(vectors[:, : self.teacher.shape[1]], labels)
 

@@ -80,7 +80,7 @@ class CalibrationLayer(Module):
 
     def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
         """Weight (d, d) and bias (d,) of a language's map; a `ValueError` names the languages that have one."""
-        matrix, offset = self._map(language)
+        matrix, offset = self._matrix_and_offset(language)
         return torch.eye(self.dimension).to(matrix) + self.basis @ matrix @ self.basis.T, self.basis @ offset
 
     def check_width(self, width: int | None) -> None:
@@ -91,7 +91,7 @@ class CalibrationLayer(Module):
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
         """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
         embeddings = torch.as_tensor(embeddings)
-        basis, matrix, offset = (tensor.to(embeddings) for tensor in (self.basis, *self._map(language)))
+        basis, matrix, offset = (tensor.to(embeddings) for tensor in (self.basis, *self._matrix_and_offset(language)))
         return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
 
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class CalibrationLayer(Module):
         tensors = cls.load_torch_weights(str(model_name_or_path), **hub)
         return cls(**cls.load_config(str(model_name_or_path), **hub), tensors=tensors)
 
-    def _map(self, language: str | None) -> tuple[Tensor, Tensor]:
+    def _matrix_and_offset(self, language: str | None) -> tuple[Tensor, Tensor]:
         """M (r, r) and m (r,) of a language."""
         if self.languages and language not in self.languages:
             raise ValueError(f"no map for language {language!r}: there are maps for {', '.join(self.languages)}")

@@ -48,7 +48,7 @@ def train_tokenizer(
         vocab_size=vocabulary, special_tokens=SPECIAL_TOKENS, unk_token="<unk>", show_progress=show_progress
     )
     tokenizer.train_from_iterator((text for text in texts if text.strip()), trainer)
-    tokenizer = _in_stable_order(tokenizer)
+    tokenizer = _with_stable_vocabulary(tokenizer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>",
         pair="<s> $A </s> </s> $B </s>",
@@ -60,8 +60,8 @@ def train_tokenizer(
     )
 
 
-def _in_stable_order(tokenizer: Tokenizer) -> Tokenizer:
-    """Make the vocabulary a function of the texts: the trainer leaves order and the last digits of scores to chance."""
+def _with_stable_vocabulary(tokenizer: Tokenizer) -> Tokenizer:
+    """Sort pieces and round scores, which the trainer leaves to chance: the same texts give the same vocabulary."""
     state = json.loads(tokenizer.to_str())
     specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
     # Characters too rare for a score of their own get the lowest score plus 0.0001 for each such one before them.
@@ -149,14 +149,14 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     transformer.auto_model.config.output_hidden_states = True
     features = transformer.get_embedding_dimension()
     # Counted by a run, since configurations name the number in many ways. The embeddings come first.
-    layers = len(_run(model)["all_layer_embeddings"]) - 1
+    layers = len(_outputs_of_short_text(model)["all_layer_embeddings"]) - 1
     weights = torch.zeros(layers)
     weights[0] += 0.5
     weights[-1] += 0.5
     fixed = nn.Parameter(weights, requires_grad=False)
     first_last = WeightedLayerPooling(features, num_hidden_layers=layers, layer_start=1, layer_weights=fixed)
     include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
-    return _of_modules(model, [transformer, first_last, Pooling(features, "mean", include_prompt=include_prompt)])
+    return _model_of_modules(model, [transformer, first_last, Pooling(features, "mean", include_prompt=include_prompt)])
 
 
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
@@ -172,7 +172,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     modules: list[Any] = list(model.children())
     if any(isinstance(module, Router) for module in modules):
         raise ValueError("the model already has a Router with encoders of its own: leave out --two_encoders")
-    return _of_modules(model, [Router.for_query_document([copy.deepcopy(module) for module in modules], modules)])
+    return _model_of_modules(model, [Router.for_query_document([copy.deepcopy(module) for module in modules], modules)])
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:
@@ -181,7 +181,7 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
     With none left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward passes.
     """
     for task in ("query", "document"):
-        _run(model, task=task)["sentence_embedding"].sum().backward()
+        _outputs_of_short_text(model, task=task)["sentence_embedding"].sum().backward()
     unused = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     for name in unused:
         model.get_parameter(name).requires_grad_(False)
@@ -189,8 +189,8 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
     return unused
 
 
-def _run(model: SentenceTransformer, **task: str) -> dict[str, Any]:
-    """What the modules make of a short text, without dropout."""
+def _outputs_of_short_text(model: SentenceTransformer, **task: str) -> dict[str, Any]:
+    """What a forward pass gives, without dropout."""
     training = model.training
     features = batch_to_device(model.preprocess(["a"], **task), model.device)
     result = model.eval()({**features, **task})
@@ -198,7 +198,7 @@ def _run(model: SentenceTransformer, **task: str) -> dict[str, Any]:
     return result
 
 
-def _of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
+def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
     """A model of other modules, with all settings of a model."""
     return SentenceTransformer(
         modules=modules,

@@ -165,9 +165,9 @@ class DocumentEncoder(nn.Module):
         for documents, places in groups:
             group = sentences[documents, :places], mask[documents, :places]
             if len(groups) > 1 and torch.is_grad_enabled():
-                predicted = checkpoint(self._predict, *group, use_reentrant=False)
+                predicted = checkpoint(self._predict_sentences, *group, use_reentrant=False)
             else:
-                predicted = self._predict(*group)
+                predicted = self._predict_sentences(*group)
             predictions[documents, :places] = predicted.to(predictions.dtype)
         return predictions
 
@@ -181,7 +181,7 @@ class DocumentEncoder(nn.Module):
                 groups.append(([document], lengths[document]))
         return groups
 
-    def _predict(self, sentences: Tensor, mask: Tensor) -> Tensor:
+    def _predict_sentences(self, sentences: Tensor, mask: Tensor) -> Tensor:
         """Map sentences of documents (documents, places, features) to predictions of the same shape."""
         places = sentences.shape[1]
         itself = torch.eye(places, dtype=torch.bool, device=mask.device)[..., None]

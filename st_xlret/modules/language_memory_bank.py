@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-TAGS = ("language", "document", "text")
+TAGS_OF_KEYS = ("language", "document", "text")
 
 
 class LanguageMemoryBank(nn.Module):
@@ -40,8 +40,8 @@ class LanguageMemoryBank(nn.Module):
         self.size, self.scope = size, scope
         self.register_buffer("keys", torch.zeros(0, features))
         # Language, document and text of each key, and the number of its arrival, which tells the oldest.
-        self.register_buffer("tags", torch.zeros(0, len(TAGS) + 1, dtype=torch.long))
-        self.register_load_state_dict_pre_hook(_fit_to_saved)
+        self.register_buffer("tags", torch.zeros(0, len(TAGS_OF_KEYS) + 1, dtype=torch.long))
+        self.register_load_state_dict_pre_hook(_make_room_for_saved_keys)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -73,10 +73,10 @@ class LanguageMemoryBank(nn.Module):
         keys, tags = self.keys, self.tags
         if language is not None and not (wanted := torch.isin(tags[:, 0], language)).all():
             keys, tags = keys[wanted], tags[wanted]
-        return {"queue": keys} | {f"queue_{name}": tags[:, column] for column, name in enumerate(TAGS)}
+        return {"queue": keys} | {f"queue_{name}": tags[:, column] for column, name in enumerate(TAGS_OF_KEYS)}
 
 
-def _fit_to_saved(bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any) -> None:
+def _make_room_for_saved_keys(bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any) -> None:
     """Make room for the keys of a saved bank: how many there are is part of the state, not of the options."""
     for name in ("keys", "tags"):
         if (saved := state.get(f"{prefix}{name}")) is not None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from st_xlret.files import atomic_file
-from st_xlret.losses.base import CrossLingualLoss, own_loss, unwrapped
+from st_xlret.losses.base import CrossLingualLoss, package_loss, unwrap_model
 
 LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
@@ -51,7 +51,7 @@ class LossStateCallback(TrainerCallback):
         if not isinstance(losses, Mapping):
             losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
         self.every: Mapping[str, Any] = losses
-        self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := own_loss(loss))}
+        self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := package_loss(loss))}
 
     def state_dict(self) -> dict[str, Tensor]:
         """State of all losses, by loss and name, copied to the CPU."""
@@ -84,7 +84,7 @@ class LossStateCallback(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Check what is trained; restore on resume; give all ranks the same state."""
         if kwargs.get("optimizer") is not None and not args.fsdp and args.deepspeed_plugin is None:
-            self._check_trained(unwrapped(kwargs["model"]), kwargs["optimizer"])
+            self._check_trained(unwrap_model(kwargs["model"]), kwargs["optimizer"])
         if state.global_step:
             self.load_state_dict(load_file(Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE))
             # The host fails to tell the batch sampler its epoch when several processes resume amid one.
@@ -103,7 +103,7 @@ class LossStateCallback(TrainerCallback):
     def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
         modules = [module for loss in self.every.values() for module in loss.modules()]
-        models = [unwrapped(module.model) for module in modules if hasattr(module, "model")]
+        models = [unwrap_model(module.model) for module in modules if hasattr(module, "model")]
         problem = None
         if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
             problem = "a loss was built on another model than the Trainer's: build it on that one"

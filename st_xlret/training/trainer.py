@@ -22,7 +22,7 @@ from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import card_data
 from st_xlret.hub.export import check_finite
-from st_xlret.losses.base import CrossLingualLoss, own_loss, role_of
+from st_xlret.losses.base import CrossLingualLoss, column_role, package_loss
 from st_xlret.modules import freeze_unused
 from st_xlret.precision import padding_options
 from st_xlret.training import trainable
@@ -90,10 +90,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         args.gradient_accumulation_steps *= self._parts
         datasets = eval_dataset if train_dataset is None else train_dataset
         if not args.prompts and any(encoder.prompts.values()):
-            args.prompts = of_columns(datasets, lambda column: role_prompt(encoder, role_of(column)))
+            args.prompts = of_columns(datasets, lambda column: role_prompt(encoder, column_role(column)))
         router = next((module for module in encoder.children() if isinstance(module, Router)), None)
         if router is not None and set(router.sub_modules) == {"query", "document"} and not args.router_mapping:
-            args.router_mapping = of_columns(datasets, lambda column: role_of(column) or "document")
+            args.router_mapping = of_columns(datasets, lambda column: column_role(column) or "document")
             # Two passes on different parameters: DDP would take those of one pass for all that are unused.
             args.ddp_find_unused_parameters = False
             freeze_unused(encoder)
@@ -139,9 +139,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):
-            return own_loss(self.loss)
+            return package_loss(self.loss)
         by_name = [rows.items() for rows in (self.train_dataset, self.eval_dataset) if isinstance(rows, Mapping)]
-        return next((own_loss(self.loss[name]) for parts in by_name for name, rows in parts if rows is dataset), None)
+        return next((package_loss(self.loss[name]) for part in by_name for name, rows in part if rows is dataset), None)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
@@ -270,7 +270,7 @@ def built(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
         return {name: built(each, model, anew=anew) for name, each in loss.items()}
     if loss is not None and not isinstance(loss, torch.nn.Module):
         return loss(model)
-    if anew and own_loss(loss):
+    if anew and package_loss(loss):
         way_out = "give it as a function, such as loss=lambda model: CCPLoss(model)"
         raise ValueError(f"with model_init, {type(loss).__name__} has to be made with each model: {way_out}")
     return loss
@@ -282,7 +282,7 @@ def select(datasets: Any, loss: Any) -> Any:
         return {n: select(rows, loss.get(n) if isinstance(loss, Mapping) else loss) for n, rows in datasets.items()}
     if datasets is None or loss is None or isinstance(loss, Mapping):  # the host says which loss or data set is missing
         return datasets
-    if own := own_loss(loss):
+    if own := package_loss(loss):
         return own.select_columns(datasets)
     if holds_texts(datasets, "document"):
         way_out = "rename it, as by dataset.rename_column('document', 'positive')"

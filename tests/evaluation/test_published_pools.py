@@ -10,8 +10,8 @@ import nltk
 import pytest
 
 from st_xlret.evaluation import LAReQAEvaluator, MewsliXEvaluator, MrTyDiEvaluator, XORRetrieveEvaluator, read_lareqa
-from st_xlret.evaluation.answers import AnsweredQuestions, word_tokenizer
 from st_xlret.evaluation.retrieval import full_texts, texts_table
+from st_xlret.evaluation.xor_retrieve import AnsweredQuestions, word_tokenizer
 from tests import tiny
 from tests.evaluation import samples
 from tests.evaluation.samples import PARAGRAPH, write_beir, write_lareqa, write_mewsli_x, write_mr_tydi, write_xor

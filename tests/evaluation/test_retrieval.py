@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
 from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, language_metrics, read_beir, score_ranking
-from st_xlret.evaluation.lareqa import mean_average_precision
+from st_xlret.evaluation.lareqa import average_precisions
 from st_xlret.evaluation.retrieval import full_texts, texts_table
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.evaluation.samples import write, write_beir, write_jsonl
@@ -42,12 +42,12 @@ def test_prompts_roles_and_the_calibration_of_each_rows_language(model) -> None:
     roles: list[Any] = ["query", "document", None]
     of_roles = {plain: ["query taxi", "passage taxi", "taxi"], changed: ["taxi", "taxi water", "taxi"]}
     for evaluator, texts in of_roles.items():
-        rows = [evaluator.embed(model, ["taxi"], ["en"], role)[0].tolist() for role in roles]
+        rows = [evaluator.embed_texts(model, ["taxi"], ["en"], role)[0].tolist() for role in roles]
         assert rows == [[float(word in text.split()) for word in WORDS] for text in texts]
     calibration = CalibrationLayer(6, ["en", "fr"])
     list(calibration.buffers())[1][1] += 100
     calibrated = RetrievalEvaluator({}, calibration=calibration, document_prompt="")
-    rows = calibrated.embed(model, ["taxi"] * 3, ["en", "fr", "en"], "document")
+    rows = calibrated.embed_texts(model, ["taxi"] * 3, ["en", "fr", "en"], "document")
     assert (rows[1] - rows[0]).tolist() == [100.0] * 6 and rows[2].equal(rows[0])
 
 
@@ -71,12 +71,12 @@ def test_average_precision_over_the_whole_ranking() -> None:
     for row, gold in zip(scores, relevant, strict=True):
         ranks = np.flatnonzero(np.isin(np.argsort(-row, kind="stable"), gold)) + 1
         expected.append(np.mean(np.arange(1, len(ranks) + 1) / ranks))
-    precisions = mean_average_precision(torch.from_numpy(scores), torch.eye(40), relevant)
+    precisions = average_precisions(torch.from_numpy(scores), torch.eye(40), relevant)
     np.testing.assert_allclose(precisions, expected)
 
 
 def test_beir_layout(tmp_path) -> None:
-    data = read_beir(write_beir(tmp_path, end=".gz")).of_languages(["fr"])
+    data = read_beir(write_beir(tmp_path, end=".gz")).select_languages(["fr"])
     assert len(data.corpus) == 6 and data.judged["id"][:] == ["fr-q1", "fr-q2"]
     assert full_texts(data.corpus)[0] == "Travel A taxi at night."
     assert data.qrels["fr-q2"] == {"en-00-0-1": 1, "fr-00-0-1": 1, "de-00-0-1": 1}

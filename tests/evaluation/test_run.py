@@ -75,7 +75,7 @@ def test_options_reach_the_evaluator(capsys) -> None:
         with pytest.raises(ValueError, match=message):
             main(f"{COMMAND} {options} --calibration {calibration}".split())
     evaluator = TatoebaEvaluator({"de": (["sun"], ["moon"])}, calibration=CalibrationLayer(32, normalize=True))
-    vectors = evaluator.embed(tiny.transformer(), ["sun moon", "star"], ["en", "en"])
+    vectors = evaluator.embed_texts(tiny.transformer(), ["sun moon", "star"], ["en", "en"])
     np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-6)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from st_xlret.evaluation import BENCHMARKS, BenchmarkResult, macro_average, tables
-from st_xlret.evaluation.tables import NOT_COMPARABLE, published_rows, report, results_table
+from st_xlret.evaluation.tables import NOT_COMPARABLE, published_rows, result_report, results_table
 
 LANGUAGES = {"tatoeba": 14, "mrtydi": 11, "xor-retrieve": 7, "lareqa": 11, "mewsli-x": 11, "bucc": 4, "xnli": 15}
 # As printed: these averages are not the means of their rows.
@@ -48,7 +48,7 @@ def test_results_stand_beside_published_rows_and_are_told_apart() -> None:
 
 def text(benchmark: str, languages: str, **protocol: str) -> str:
     scores = {code: dict.fromkeys(BENCHMARKS[benchmark].published_metrics, 0.5) for code in languages.split()}
-    return report(BenchmarkResult(benchmark, scores, macro_average(scores), protocol), "runs/tiny")
+    return result_report(BenchmarkResult(benchmark, scores, macro_average(scores), protocol), "runs/tiny")
 
 
 def marked(printed: str) -> set[str]:

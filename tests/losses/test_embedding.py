@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.losses import RetrievalContrastiveLoss, SemanticContrastiveLoss
-from st_xlret.losses.embedding import embed, take_texts
+from st_xlret.losses.embedding import embed_columns, take_texts
 from st_xlret.modules import transformer_encoder
 from tests import tiny
 from tests.losses.batches import block_features, columns, msm, taught
@@ -49,7 +49,7 @@ def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None
     loss = msm(model, dropout=0.3, mini_batch_size=3)
     features = block_features(model)
     order = features["attention_mask"].sum(1).argsort(descending=True, stable=True)
-    tags = loss.read_tags([features])
+    tags = loss.concatenate_tags([features])
 
     def in_one_graph() -> Tensor:
         vectors = [model(take_texts(features, rows))["sentence_embedding"] for rows in order.split(3)]
@@ -78,7 +78,7 @@ def test_parts_are_of_similar_lengths_as_wide_as_their_longest_text_in_multiples
     shapes: list[tuple[int, ...]] = []
     model[0].register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0]["input_ids"].shape)))
     features = model.preprocess(["sun " * words for words in (3, 60, 20, 1, 40, 2)])
-    embed(model, [features], 2)[0].sum().backward()
+    embed_columns(model, [features], 2)[0].sum().backward()
     longest = features["input_ids"].shape[1]
     lengths = sorted(features["attention_mask"].sum(1).tolist(), reverse=True)
     once = [(2, min(longest, -(-length // 16) * 16)) for length in lengths[::2]]
@@ -86,7 +86,7 @@ def test_parts_are_of_similar_lengths_as_wide_as_their_longest_text_in_multiples
     # So are large batches on a CPU, which are not asked for in parts.
     shapes.clear()
     texts = [tiny.sentence(random.Random(i), 1 + i % 8) for i in range(32)]
-    (vectors,) = embed(model, [model.preprocess(texts)])
+    (vectors,) = embed_columns(model, [model.preprocess(texts)])
     torch.testing.assert_close(vectors, model(model.preprocess(texts))["sentence_embedding"])
     assert [rows for rows, _ in shapes] == [8] * 4 + [32]
 
@@ -96,7 +96,7 @@ def test_columns_with_prompts_of_different_lengths_have_the_vectors_of_encode(in
     model = tiny.transformer()
     model.set_pooling_include_prompt(include_prompt)
     prompts, rows = {"source": "wind snow leaf ", "target": "leaf "}, tiny.pairs(8).to_list()
-    vectors = embed(model, columns(model, rows, prompts=prompts))
+    vectors = embed_columns(model, columns(model, rows, prompts=prompts))
     for (name, prompt), of_column in zip(prompts.items(), vectors, strict=True):
         expected = model.encode([row[name] for row in rows], prompt=prompt, convert_to_tensor=True)
         torch.testing.assert_close(of_column, expected, rtol=1e-4, atol=1e-5)

@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.modules import Normalize
 from st_xlret import MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.modules import ContextualEncoder
-from st_xlret.training.trainer import role_of
+from st_xlret.training.trainer import column_role
 from tests import tiny
 from tests.data.files import write_text
 from tests.training_scripts.scripts import WORDS, Runner, translations
@@ -57,7 +57,7 @@ def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: d
             assert isinstance(loss.batches, LengthGroupedBatches)
             columns = set(made.datasets[kind].column_names) - {"label", "language"}
             documents = {"document": columns, "questions": columns - {"query"}}.get(kind, set())
-            assert {column: role_of(column) == "document" for column in columns} == {c: c in documents for c in columns}
+            assert {c: column_role(c) == "document" for c in columns} == {c: c in documents for c in columns}
         # No goal, no vectors of a teacher.
         assert (train.folder / "built" / "teacher").exists() == ("query" in kinds)
 

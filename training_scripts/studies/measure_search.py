@@ -33,7 +33,7 @@ from st_xlret.calibration.choose import QUESTIONS
 from st_xlret.calibration.model import weak_phrases
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
-from st_xlret.evaluation.lareqa import mean_average_precision, read_lareqa
+from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
 from st_xlret.evaluation.retrieval import RetrievalData, full_texts, ranking_of, read_beir, score_ranking
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import write_json
@@ -99,7 +99,7 @@ def measure_pool(
     figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     candidates = by_language(documents, codes)
     for code in dict.fromkeys(asked):
-        within = data.of_languages([code], corpus=True)
+        within = data.select_languages([code], corpus=True)
         # Where each paragraph is in one language, few questions have an answer in their own.
         rows = torch.from_numpy(np.isin(data.judged["id"][:], within.judged["id"][:]))
         best = ranking_of(queries[rows], candidates[code], 20)
@@ -107,7 +107,7 @@ def measure_pool(
     figures["own"] = float(np.mean(own))
     figures["share"] = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
     if whole:
-        precisions = torch.from_numpy(mean_average_precision(queries, documents, data.relevant))
+        precisions = torch.from_numpy(average_precisions(queries, documents, data.relevant))
         figures["map"] = float(np.mean([of_code.mean() for of_code in by_language(precisions, asked).values()]))
     return figures
 

@@ -94,7 +94,7 @@ def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalDat
         rows = ((name, "", " ".join(text for text, _ in part), part[0][1]) for name, part in sentences.items())
         qrels = {query: {name.rpartition("-")[0]: 1 for name in names} for query, names in data.qrels.items()}
         data = RetrievalData(texts_table(rows), data.queries, qrels)
-    return data.of_languages(languages or data.corpus.unique("language"), corpus=True)
+    return data.select_languages(languages or data.corpus.unique("language"), corpus=True)
 
 
 def embed(encoder: str, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:

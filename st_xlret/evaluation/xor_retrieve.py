@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
 from st_xlret.data.reading import find_file, kept_table, key_of, read_jsonl, read_table
-from st_xlret.evaluation.base import choose, naming
+from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, ranking_of, texts_table
 from st_xlret.optional import import_optional
 
@@ -64,40 +64,40 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         }
 
     @classmethod
-    def read(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any) -> Self:
-        """The questions, and the passages, which are read when they are needed."""
+    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any) -> Self:
+        """The evaluator of all questions in one pool; the passages are read when it is scored."""
         cache_dir, passages = options.pop("cache_dir", None), options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
         table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
         key, questions = key_of("dpr", [table]), list(_read_questions(file))
-        chosen = choose(languages, list(dict.fromkeys(code for *_, code in questions)), str(file))
+        chosen = chosen_names(languages, list(dict.fromkeys(code for *_, code in questions)), str(file))
         questions = [question for question in questions if question[-1] in chosen]
 
-        def load() -> AnsweredQuestions:
+        def load_pool() -> AnsweredQuestions:
             columns = dict.fromkeys(("id", "title", "text", "language"), "string")
             corpus = kept_table(f"passages-{key}", columns, _read_passages(table), cache_dir=cache_dir)
             asked = texts_table((name, "", text, code) for name, text, _, code in questions)
             return AnsweredQuestions(corpus, asked, [answers for _, _, answers, _ in questions])
 
-        return cls({"english": load}, split=split, **options)
+        return cls({"english": load_pool}, split=split, **options)
 
     def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
         """Question language to metric to value."""
         most = max(BUDGETS.values())
 
         @cache
-        def passage(row: int) -> str:  # no token contains white space
+        def passage_tokens(row: int) -> str:  # no token contains white space
             return " ".join(self.tokenize(data.corpus[row]["text"]))
 
         def first_tokens(ranked: Sequence[int]) -> list[str]:
             tokens: list[str] = []
             for row in ranked:
-                tokens += passage(row).split()
+                tokens += passage_tokens(row).split()
                 if len(tokens) >= most:
                     break
             return tokens[:most]
 
-        questions, passages = self.embed_pool(model, data)
+        questions, passages = self.embed_pool(model, data.judged, data.corpus)
         depth, ranking = 128, ranking_of(questions, passages, 128).tolist()
         while depth < len(data.corpus) and any(len(first_tokens(ranked)) < most for ranked in ranking):
             depth *= 2  # the passages are short: retrieve more of them
@@ -114,7 +114,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
 def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
     """Rows of DPR's `psgs_w100.tsv`: id, text, title, with a header, quoted as the csv module does."""
     for number, cells in read_table(file, delimiter="\t", strict=False):
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             name, text, title = cells
         if name != "id":
             yield name, title, text, "en"
@@ -123,7 +123,7 @@ def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
 def _read_questions(file: Path) -> Iterator[tuple[str, str, list[str], str]]:
     """Id, text, answers and language of the questions that count; the released test file has no answers."""
     for number, record in read_jsonl(file):
-        with naming(file, number):
+        with name_file_in_errors(file, number):
             # The exact strings: "Yes" may be a span of a passage.
             answers = [answer for answer in record["answers"] if answer not in ("yes", "no") and answer.strip()]
             row = str(record["id"]), record["question"], answers, record["lang"]
