@@ -211,13 +211,13 @@ def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     words = name_leading_words(arguments, "map")
     options, stored = parse([ApplyArguments, Stored], words, description=_APPLY, prog=prog)
     from st_xlret.stores import apply_calibration
-    from st_xlret.stores.base import describe
+    from st_xlret.stores.base import counts_in_words
 
     calibration = st_xlret.VectorCalibration.load(options.map)
     with stored.open() as store:
         applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
     if applied.left_out:
-        print(f"not mapped: {describe(applied.left_out)}")
+        print(f"not mapped: {counts_in_words(applied.left_out)}")
     print(f"{applied.written} rows written to {options.into}")
 
 
@@ -381,7 +381,7 @@ def _judged_rows(store: Store) -> Iterator[Rows]:
     import numpy as np
 
     for batch in store.batches():
-        vectors, is_usable, codes = store.usable(batch, Counter())
+        vectors, is_usable, codes = store.check_rows(batch, Counter())
         rows = np.flatnonzero(is_usable)
         yield batch.column("id").take(rows).to_pylist(), vectors[rows], codes[rows].tolist()
 

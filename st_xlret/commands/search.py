@@ -175,7 +175,7 @@ class Pool:
         """Vectors that have texts, as they are compared, and columns beside them; a row without a group is its own."""
         seen = 0
         for batch in self.store.batches(texts=True):
-            vectors, is_usable, codes = self.store.usable(batch, Counter(), needs_language=False)
+            vectors, is_usable, codes = self.store.check_rows(batch, Counter(), needs_language=False)
             beside = {name: batch.column(name).to_pylist() for name in ("id", "text", "source", "group")}
             beside["group"] = [group or seen + row for row, group in enumerate(beside["group"])]
             columns = {name: np.array(values, object) for name, values in {**beside, "language": codes}.items()}

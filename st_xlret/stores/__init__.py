@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from st_xlret.stores.apply import Applied, apply_calibration
+from st_xlret.stores.apply import RowCounts, apply_calibration
 from st_xlret.stores.base import Store, open_store
 
-__all__ = ["Applied", "Store", "apply_calibration", "open_store"]
+__all__ = ["RowCounts", "Store", "apply_calibration", "open_store"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from st_xlret import VectorCalibration
 
 
-class Applied(NamedTuple):
+class RowCounts(NamedTuple):
     """How many rows `apply_calibration` has written, in this run, and how many not, by the reason."""
 
     written: int
@@ -24,7 +24,7 @@ class Applied(NamedTuple):
 
 def apply_calibration(
     calibration: VectorCalibration, store: Store, into: str, *, show_progress_bar: bool = False
-) -> Applied:
+) -> RowCounts:
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
     In Qdrant, PostgreSQL and Chroma every batch counts: the same call continues a run that was interrupted, and maps
@@ -52,9 +52,9 @@ def apply_calibration(
     calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
     left_out, written = Counter[str](), 0
 
-    def change(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def map_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal written
-        vectors, is_usable, codes = store.usable(batch, left_out, needs_language=bool(calibration.languages))
+        vectors, is_usable, codes = store.check_rows(batch, left_out, needs_language=bool(calibration.languages))
         if calibration.languages:
             for code in sorted(set(codes[is_usable].tolist()) - set(calibration.languages)):
                 left_out[f"in {code}, for which there is no map"] += int((is_usable & (codes == code)).sum())
@@ -74,6 +74,7 @@ def apply_calibration(
         bar.update(batch.num_rows)
         return batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(mapped))
 
+    mark = f"{calibration.fingerprint} of {store.called}"
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
-        left_out["deleted meanwhile"] = gone = store.write(into, f"{calibration.fingerprint} of {store.called}", change)
-    return Applied(written - gone, +left_out)
+        left_out["deleted meanwhile"] = gone = store.write(into, mark, map_batch)
+    return RowCounts(written - gone, +left_out)

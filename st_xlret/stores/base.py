@@ -63,14 +63,14 @@ class Fields(NamedTuple):
     group: str | None = None
     languages_file: str | None = None
 
-    def of(self, name: str) -> tuple[str, ...]:
+    def paths(self, name: str) -> tuple[str, ...]:
         """The field named for one of `USUAL_FIELDS`, or the usual ones."""
         field = getattr(self, name, None)
         return (field,) if field else USUAL_FIELDS[name]
 
-    def in_payloads(self, payloads: Iterable[Any]) -> dict[str, list[str | None]]:
+    def columns_of_payloads(self, payloads: Iterable[Any]) -> dict[str, list[str | None]]:
         """The columns beside the vectors, from the payload of each row."""
-        return {name: [value_at(payload, *self.of(name)) for payload in payloads] for name in USUAL_FIELDS}
+        return {name: [payload_value(payload, *self.paths(name)) for payload in payloads] for name in USUAL_FIELDS}
 
 
 class Store(AbstractContextManager["Store"]):
@@ -115,10 +115,10 @@ class Store(AbstractContextManager["Store"]):
         The batches have the columns `id` (the store's key, or the number from 0), `vector` (lists of `dimension`
         float32), `language`, `text`, `source` and `group`; null where a row has none.
         """
-        with self.errors():
+        with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)
 
-    def column(self, vectors: Sequence[Any]) -> pa.Array:
+    def nullable_vector_column(self, vectors: Sequence[Any]) -> pa.Array:
         """Vectors as a database gives them, or None, as a column of a batch."""
         rows = np.full((len(vectors), self.dimension), np.nan, np.float32)
         for row, vector in enumerate(vectors):
@@ -126,7 +126,7 @@ class Store(AbstractContextManager["Store"]):
                 rows[row] = vector
         return vector_column(rows)
 
-    def usable(
+    def check_rows(
         self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
     ) -> tuple[Matrix, NDArray[np.bool_], NDArray[Any]]:
         """Vectors (n, d), whether a row has a finite one and a language, (n,), and the languages, (n,), "" for none.
@@ -135,11 +135,11 @@ class Store(AbstractContextManager["Store"]):
         that of its text, if it is `drawn`, (n,), and a text field is named. Where no language is needed, labels that
         are no codes stay.
         """
-        vectors = matrix(batch)
+        vectors = batch_vectors(batch)
         squares = np.einsum("nd,nd->n", vectors, vectors)
         is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
         left_out["without a vector that can be mapped"] += int((~is_usable).sum())
-        labels_and_codes = [_code(label) for label in batch.column("language").to_pylist()]
+        labels_and_codes = [_label_and_code(label) for label in batch.column("language").to_pylist()]
         labels, codes = np.array(labels_and_codes, object).reshape(-1, 2).T
         if not needs_language:
             return vectors, is_usable, np.where(codes == "", labels, codes)
@@ -179,7 +179,7 @@ class Store(AbstractContextManager["Store"]):
             for batch in self.batches():
                 bar.update(batch.num_rows)
                 lots = generator.random(batch.num_rows)
-                vectors, is_usable, codes = self.usable(batch, left_out, drawn=lots < share)
+                vectors, is_usable, codes = self.check_rows(batch, left_out, drawn=lots < share)
                 known.update(codes[is_usable].tolist())
                 codes = np.array([match_language(code, wanted) for code in codes], dtype=object)
                 for code in {*codes[is_usable].tolist()} - {None}:
@@ -194,12 +194,12 @@ class Store(AbstractContextManager["Store"]):
             alike = [field for field in self.present if "lang" in field.lower() or "locale" in field.lower()]
             raise ValueError(
                 f"{self.name}: of {total} rows none has a vector and a language ({lacking}); there are {there_are}, "
-                f"left out are {describe(left_out) or 'no rows'}. Languages come from a field (--language_field; "
-                f"{', '.join(alike) or 'none'} looks like one), a file with a code a line (--languages_file), or texts "
-                "(--text_field)"
+                f"left out are {counts_in_words(left_out) or 'no rows'}. Languages come from a field "
+                f"(--language_field; {', '.join(alike) or 'none'} looks like one), a file with a code a line "
+                "(--languages_file), or texts (--text_field)"
             )
         if left_out.total():
-            warnings.warn(f"{self.name}: left out: {describe(left_out)}", stacklevel=2)
+            warnings.warn(f"{self.name}: left out: {counts_in_words(left_out)}", stacklevel=2)
         return {code: lots_and_vectors[code][1] for code in sorted(lots_and_vectors)}
 
     def refuse_mapped(self) -> None:
@@ -213,7 +213,7 @@ class Store(AbstractContextManager["Store"]):
         if is_taken and (mark is None or mark_there != mark):
             raise FileExistsError(f"{self.name}: {what} is there already: nothing is overwritten, give another name")
 
-    def count_gone(self, sent: int, present: int, stored: int) -> int:
+    def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
         """How many of the rows that were sent are gone; if the store has some without their vectors, an `OSError`."""
         if stored < present:
             why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
@@ -221,7 +221,7 @@ class Store(AbstractContextManager["Store"]):
         return sent - present
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def sanitize_errors(self) -> Iterator[None]:
         """Errors of the store's client name the store, and show no password or key."""
         try:
             yield
@@ -298,7 +298,7 @@ def parse_address(
     """
     scheme, _, rest = address.partition(":")
     place, _, query = rest.partition("?")
-    values, login, names = dict(parse_qsl(query)), _login(rest), [*required, *(optional or ())]
+    values, login, names = dict(parse_qsl(query)), _login_in(rest), [*required, *(optional or ())]
     settings = "&".join(f"{name}={values[name]}" for name in values if name in names and name != "api_key")
     shown = f"{scheme}:{without_secrets(place.replace(login, '', 1))}?{settings}".removesuffix("?")
     missing, unknown = [name for name in required if not values.get(name)], sorted({*values} - {*names})
@@ -319,7 +319,7 @@ def parse_address(
     return place, values, shown, tuple(secrets)
 
 
-def _login(rest: str) -> str:
+def _login_in(rest: str) -> str:
     """`user:password@` in an address after its scheme; "" where an @ is part of a path."""
     before, slashes, authority = rest.partition("//")
     place = before.partition("?")[0]
@@ -333,7 +333,7 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub(lambda match: f"{match[1] or match[3] or match[4]}***{match[2] or ''}", text)
 
 
-def matrix(batch: pa.RecordBatch) -> Matrix:
+def batch_vectors(batch: pa.RecordBatch) -> Matrix:
     """The vectors of a batch, (n, d), with NaN in rows that have none."""
     column = batch.column("vector")
     width = column.type.list_size
@@ -353,7 +353,7 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def rows_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
+def make_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
     """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
     columns: dict[str, Any] = dict.fromkeys(USUAL_FIELDS, pa.nulls(len(vectors)))
     columns |= {"id": list(map(str, ids)), **(beside or {})}
@@ -361,19 +361,19 @@ def rows_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] 
     return pa.record_batch({**strings, "vector": vectors})
 
 
-def describe(left_out: Mapping[str, int]) -> str:
+def counts_in_words(left_out: Mapping[str, int]) -> str:
     """Counts of rows by reason, in words."""
     return "; ".join(f"{count} row{'s' * (count > 1)} {reason}" for reason, count in left_out.items() if count)
 
 
-def field_among(present: Collection[str], field: str | None, usual: Sequence[str], where: str) -> str | None:
+def find_field(present: Collection[str], field: str | None, usual: Sequence[str], where: str) -> str | None:
     """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
     if field is not None and field not in present:
         raise ValueError(f"{where} has no field {field!r}; it has {', '.join(map(repr, list(present)[:20])) or 'none'}")
     return field or next((name for name in usual if name in present), None)
 
 
-def value_at(payload: Any, *paths: str) -> str | None:
+def payload_value(payload: Any, *paths: str) -> str | None:
     """The first value that a nested payload has at one of the paths, such as "metadata.lang"."""
     for path in paths:
         value = payload
@@ -391,20 +391,20 @@ def metric_of(name: str | None, where: str) -> Metric | None:
     return METRICS[name.lower()] if name else None
 
 
-def named_model(settings: Mapping[str, Any]) -> str | None:
+def model_name_in(settings: Mapping[str, Any]) -> str | None:
     """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
     names = (settings.get(key) for key in ("model_name", "model", "name"))
     name = next((name for name in names if isinstance(name, str)), "")
     return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None  # pages show it
 
 
-def first_length(vectors: Iterable[Any]) -> int:
+def first_vector_length(vectors: Iterable[Any]) -> int:
     """Numbers in the first vector that there is; 0 if there is none."""
     return len(next((vector for vector in vectors if vector is not None), ()))
 
 
 @lru_cache(maxsize=65_536)
-def _code(label: str | None) -> tuple[str, str]:
+def _label_and_code(label: str | None) -> tuple[str, str]:
     """A label and its code; "" for a label that is missing, and for the code of one that is none."""
     try:
         code = read_label(label) or ""

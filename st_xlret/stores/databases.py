@@ -48,18 +48,18 @@ class QdrantStore(Store):
         self.secrets = (*secrets, key) if key else secrets
         is_server = place.startswith(("http://", "https://"))
         where = {"url": place, "api_key": key, "timeout": _ANSWER} if is_server else {"path": place}
-        with self.errors():
+        with self.sanitize_errors():
             self.client = qdrant.QdrantClient(**where)
             self.info = self.client.get_collection(self.collection)
         config = self.info.config
         dense = config.params.vectors if isinstance(config.params.vectors, dict) else {"": config.params.vectors}
         dense = {name: each for name, each in dense.items() if each and not each.multivector_config}
         self.vector = values.get("vector", next(iter(dense)) if len(dense) == 1 else "")
-        base.field_among(dense, self.vector, (), f"{self.name}, of whose vectors &vector=... names one,")
+        base.find_field(dense, self.vector, (), f"{self.name}, of whose vectors &vector=... names one,")
         self.parameters, metadata = dense[self.vector], config.metadata or {}
         self.marks: dict[str, str] = metadata.get(_MARK) or {}
         self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
-        self.model = base.named_model({"model": metadata.get("model")})
+        self.model = base.model_name_in({"model": metadata.get("model")})
         self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
 
     def __len__(self) -> int:
@@ -67,8 +67,8 @@ class QdrantStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        paths = [path for name in (base.USUAL_FIELDS if texts else ["language"]) for path in self.fields.of(name)]
-        return map(self._batch, self._raw([path.partition(".")[0] for path in paths]))
+        paths = [path for name in (base.USUAL_FIELDS if texts else ["language"]) for path in self.fields.paths(name)]
+        return map(self._records_to_arrow, self._scroll_records([path.partition(".")[0] for path in paths]))
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new named vector of the same points (Qdrant 1.18), or a new collection where the vectors have no name.
@@ -81,13 +81,13 @@ class QdrantStore(Store):
         place, has_vector = into, list[Any]()
         if self.vector:
             place, has_vector = self.collection, [models.HasVectorCondition(has_vector=into)]
-        with self.errors():
-            (self._make_vector if self.vector else self._make_collection)(into, mark)
-            for records in self._raw(True, models.Filter(must_not=has_vector)):  # a stopped run goes on
+        with self.sanitize_errors():
+            (self._make_named_vector if self.vector else self._make_collection)(into, mark)
+            for records in self._scroll_records(True, models.Filter(must_not=has_vector)):  # a stopped run goes on
                 if not self.vector:
                     present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
                     records = [record for record in records if record.id not in {each.id for each in present}]
-                pairs = zip(records, base.matrix(change(self._batch(records))), strict=True)
+                pairs = zip(records, base.batch_vectors(change(self._records_to_arrow(records))), strict=True)
                 sent = [(record, vector.tolist()) for record, vector in pairs if not np.isnan(vector[0])]
                 if not sent:
                     continue
@@ -95,18 +95,18 @@ class QdrantStore(Store):
                     points = [models.PointVectors(id=record.id, vector={into: vector}) for record, vector in sent]
                     self.client.update_vectors(self.collection, points)
                 else:
-                    self.client.upsert(into, [self._point(record, vector) for record, vector in sent])
+                    self.client.upsert(into, [self._point_with_vector(record, vector) for record, vector in sent])
                 of_ids = models.HasIdCondition(has_id=[record.id for record, _ in sent])
                 stored = self.client.count(place, models.Filter(must=[of_ids, *has_vector])).count
                 there = self.client.count(place, models.Filter(must=[of_ids])).count if self.vector else len(sent)
-                gone += self.count_gone(len(sent), there, stored)
+                gone += self.check_stored_rows(len(sent), there, stored)
         return gone
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
         self.client.close()
 
-    def _make_vector(self, into: str, mark: str) -> None:
+    def _make_named_vector(self, into: str, mark: str) -> None:
         client, models, of = self.client, self.models, self.parameters
         is_taken = into in self.info.config.params.vectors or into in (self.info.config.params.sparse_vectors or {})
         self.refuse_taken(f"a vector {into}", is_taken, mark, self.marks.get(into))
@@ -115,8 +115,8 @@ class QdrantStore(Store):
             client.update_collection(self.collection, metadata={_MARK: {**self.marks, into: mark}})
             config = models.DenseVectorConfig(size=of.size, distance=of.distance, datatype=of.datatype)
             client.create_vector_name(self.collection, into, models.DenseVectorNameConfig(dense=config))
-            how = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
-            client.update_collection(self.collection, vectors_config={into: models.VectorParamsDiff(**how)})
+            settings = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
+            client.update_collection(self.collection, vectors_config={into: models.VectorParamsDiff(**settings)})
 
     def _make_collection(self, into: str, mark: str) -> None:
         client, models, config = self.client, self.models, self.info.config
@@ -138,12 +138,12 @@ class QdrantStore(Store):
             for field, index in self.info.payload_schema.items():
                 client.create_payload_index(into, field, index.params or index.data_type)
 
-    def _point(self, record: Any, vector: list[float]) -> Any:
+    def _point_with_vector(self, record: Any, vector: list[float]) -> Any:
         """A point with another vector, beside the sparse ones that it has."""
         vectors = {**record.vector, "": vector} if isinstance(record.vector, dict) else vector
         return self.models.PointStruct(id=record.id, vector=vectors, payload=record.payload)
 
-    def _raw(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
+    def _scroll_records(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
         limit, place = max(1, min(self.size, _NUMBERS // self.dimension)), None
         vectors = [self.vector] if self.vector else True
         while True:
@@ -155,11 +155,11 @@ class QdrantStore(Store):
             if place is None:
                 return
 
-    def _batch(self, records: list[Any]) -> pa.RecordBatch:
+    def _records_to_arrow(self, records: list[Any]) -> pa.RecordBatch:
         vectors = [record.vector for record in records]
         vectors = [vector.get(self.vector) if isinstance(vector, dict) else vector for vector in vectors]
-        beside = self.fields.in_payloads([record.payload for record in records])
-        return base.rows_batch([record.id for record in records], self.column(vectors), beside)
+        beside = self.fields.columns_of_payloads([record.payload for record in records])
+        return base.make_batch([record.id for record in records], self.nullable_vector_column(vectors), beside)
 
 
 class ChromaStore(Store):
@@ -170,7 +170,7 @@ class ChromaStore(Store):
         self.fields, self.called = fields, values["collection"]
         chroma = import_optional("chromadb", extra="chroma", needed_for="vectors in Chroma")
         url = urlsplit(place)
-        with self.errors():
+        with self.sanitize_errors():
             if url.scheme in ("http", "https"):
                 self.client = chroma.HttpClient(url.hostname, url.port or 8000, ssl=url.scheme == "https")
             else:
@@ -178,22 +178,22 @@ class ChromaStore(Store):
             self.collection = self.client.get_collection(self.called, embedding_function=None)
             first = self.collection.get(limit=1, include=["embeddings"])["embeddings"]
             settings = self.collection.configuration_json  # `configuration` would make the embedding function
-        self.dimension = base.first_length(first)
+        self.dimension = base.first_vector_length(first)
         self.mark = (self.collection.metadata or {}).get(_MARK)
         self.space = (settings.get("hnsw") or {}).get("space", "l2")
         self.metric = base.metric_of(self.space, self.name)
-        self.model = base.named_model((settings.get("embedding_function") or {}).get("config") or {})
+        self.model = base.model_name_in((settings.get("embedding_function") or {}).get("config") or {})
 
     def __len__(self) -> int:
         return int(self.collection.count())
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The entries, by their ids."""
-        return map(self._batch, self._raw())
+        return map(self._entries_to_arrow, self._entry_pages())
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new collection with the same ids, documents and metadata; an entry without a vector is left out."""
-        with self.errors():
+        with self.sanitize_errors():
             marks = {each.name: (each.metadata or {}).get(_MARK) for each in self.client.list_collections()}
             self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
             mapped = self.client.get_or_create_collection(
@@ -202,17 +202,17 @@ class ChromaStore(Store):
                 metadata={**(self.collection.metadata or {}), _MARK: mark},
                 embedding_function=None,
             )
-            for entries in self._raw(without=mapped.get(include=[])["ids"]):  # a stopped run goes on
-                vectors = base.matrix(change(self._batch(entries)))
+            for entries in self._entry_pages(without=mapped.get(include=[])["ids"]):  # a stopped run goes on
+                vectors = base.batch_vectors(change(self._entries_to_arrow(entries)))
                 has_vector = ~np.isnan(vectors[:, 0])
                 if has_vector.any():
                     sent = {name: list(compress(values, has_vector)) for name, values in entries.items()}
                     mapped.upsert(**sent | {"embeddings": vectors[has_vector]})
                     stored = mapped.get(ids=sent["ids"], include=[])["ids"]
-                    self.count_gone(len(sent["ids"]), len(sent["ids"]), len(stored))
+                    self.check_stored_rows(len(sent["ids"]), len(sent["ids"]), len(stored))
         return 0
 
-    def _raw(self, without: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
+    def _entry_pages(self, without: Iterable[str] = ()) -> Iterator[dict[str, Any]]:
         size, columns = min(self.size, self.client.get_max_batch_size()), ["embeddings", "metadatas", "documents"]
         left_out = set(without)  # pages by offset would move when entries come or go
         names = [name for name in self.collection.get(include=[])["ids"] if name not in left_out]
@@ -220,10 +220,10 @@ class ChromaStore(Store):
             if (entries := self.collection.get(ids=names[start : start + size], include=columns))["ids"]:
                 yield {name: entries[name] for name in ("ids", *columns)}
 
-    def _batch(self, entries: dict[str, Any]) -> pa.RecordBatch:
-        vectors = self.column(entries["embeddings"])
+    def _entries_to_arrow(self, entries: dict[str, Any]) -> pa.RecordBatch:
+        vectors = self.nullable_vector_column(entries["embeddings"])
         texts = {} if self.fields.text else {"text": entries["documents"]}
-        return base.rows_batch(entries["ids"], vectors, self.fields.in_payloads(entries["metadatas"]) | texts)
+        return base.make_batch(entries["ids"], vectors, self.fields.columns_of_payloads(entries["metadatas"]) | texts)
 
 
 class PostgresStore(Store):
@@ -235,16 +235,16 @@ class PostgresStore(Store):
         pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         self.fields, self.psycopg, self.sql, self.called = fields, psycopg, psycopg.sql, values.pop("column")
         self.table = self.sql.Identifier(*values.pop("table").split("."))
-        with self.errors():
+        with self.sanitize_errors():
             self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
             pgvector.register_vector(self.connection)
-            ((oid,),) = self._rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
-            self.columns = {name: (kind, comment or "") for name, kind, comment in self._rows(_COLUMNS, oid)}
-            keys = [name for (name,) in self._rows(_KEYS, oid)]
-            classes = [name.split("_")[1] for (name,) in self._rows(_INDEXES, oid, self.called)]
-            has_heirs = bool(self._rows(_HEIRS, oid))
+            ((oid,),) = self._fetch_rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
+            self.columns = {name: (kind, comment or "") for name, kind, comment in self._fetch_rows(_COLUMNS, oid)}
+            keys = [name for (name,) in self._fetch_rows(_KEYS, oid)]
+            classes = [name.split("_")[1] for (name,) in self._fetch_rows(_INDEXES, oid, self.called)]
+            has_heirs = bool(self._fetch_rows(_HEIRS, oid))
         lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
-        base.field_among(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
+        base.find_field(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
         if len(keys) != 1 or has_heirs:
             needed = "no tables that inherit from it" if has_heirs else "a primary key of one column"
             raise ValueError(f"{self.name}: the table needs {needed}: by its key a row is found again")
@@ -255,17 +255,17 @@ class PostgresStore(Store):
         self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
         self.present = self.columns
         usual_fields = base.USUAL_FIELDS.items()
-        self.beside = {name: self._field(getattr(fields, name, None), usual) for name, usual in usual_fields}
-        with self.errors():
-            some = self._rows(self._sql("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"))
-            self.dimension = int(size) if size else base.first_length(row[0].to_list() for row in some)
+        self.beside = {name: self._field_expression(getattr(fields, name, None), usual) for name, usual in usual_fields}
+        with self.sanitize_errors():
+            some = self._fetch_rows(self._format_sql("SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"))
+            self.dimension = int(size) if size else base.first_vector_length(row[0].to_list() for row in some)
 
     def __len__(self) -> int:
-        return int(self._rows(self._sql("SELECT count(*) FROM {table}"))[0][0])
+        return int(self._fetch_rows(self._format_sql("SELECT count(*) FROM {table}"))[0][0])
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their keys, by their keys."""
-        return self._raw(texts, "TRUE")
+        return self._select_batches(texts, "TRUE")
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new column of the same table and type; a row without a vector has null in it."""
@@ -273,16 +273,16 @@ class PostgresStore(Store):
         is_taken, comment = into in self.columns, f"{_COMMENT}{mark}"
         self.refuse_taken(f"a column {into}", is_taken, comment, self.columns[into][1] if is_taken else None)
         new = self.sql.Identifier(into)
-        with self.errors():
+        with self.sanitize_errors():
             if not is_taken:
                 self._add_column(new, self.sql.Literal(comment))
-            batches = self._raw(self.fields.text is not None, "{new} IS NULL", new=new)  # a stopped run goes on
-            return sum(self._update(new, change(batch)) for batch in batches)
+            batches = self._select_batches(self.fields.text is not None, "{new} IS NULL", new=new)  # a rerun goes on
+            return sum(self._update_column(new, change(batch)) for batch in batches)
 
     def _add_column(self, new: Any, comment: Any) -> None:
         """Add a column, without making others wait for the table beside a transaction that is idle."""
-        add = self._sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
-        about = self._sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
+        add = self._format_sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
+        about = self._format_sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
         for _ in range(_TRIES):
             with suppress(self.psycopg.errors.LockNotAvailable), self.connection.transaction():
                 self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
@@ -296,20 +296,20 @@ class PostgresStore(Store):
         """Close the connection."""
         self.connection.close()
 
-    def _raw(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
+    def _select_batches(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
         names |= self.beside
         # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be that text.
         beside = ["language", *(name for name in self.beside if texts and name != "language")]
         columns = ", ".join(f"{{{name}}}::text" for name in beside)
         select = f"SELECT {{key}}::text, {{column}}, {columns} FROM {{table}}"
         order, after = f"ORDER BY {{table}}.{{key}} LIMIT {self.size}", ""
-        while rows := self._rows(self._sql(f"{select} WHERE {condition} {after} {order}", **names)):
+        while rows := self._fetch_rows(self._format_sql(f"{select} WHERE {condition} {after} {order}", **names)):
             keys, vectors, *others = zip(*rows, strict=True)
-            column = self.column([None if vector is None else vector.to_numpy() for vector in vectors])
-            yield base.rows_batch(keys, column, dict(zip(beside, others, strict=True)))
+            column = self.nullable_vector_column([None if vector is None else vector.to_numpy() for vector in vectors])
+            yield base.make_batch(keys, column, dict(zip(beside, others, strict=True)))
             names["last"], after = self.sql.Literal(keys[-1]), f"AND {{key}} > {{last}}::{self.key_type}"
 
-    def _update(self, new: Any, batch: pa.RecordBatch) -> int:
+    def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
         """One transaction: a batch is there as a whole, or not at all. Gives the number of rows that are gone."""
         kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
         kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.type_name]
@@ -317,33 +317,33 @@ class PostgresStore(Store):
             cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.type_name}) ON COMMIT DROP")
             with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
                 copy.set_types(["text", self.type_name])
-                for key, vector in zip(batch.column("id").to_pylist(), base.matrix(batch), strict=True):
+                for key, vector in zip(batch.column("id").to_pylist(), base.batch_vectors(batch), strict=True):
                     if not np.isnan(vector[0]):
                         copy.write_row((key, kind(vector)))
             same = f"{{table}}.{{key}} = mapped_rows.key::{self.key_type}"
             update = f"UPDATE {{table}} SET {{new}} = mapped_rows.mapped FROM mapped_rows WHERE {same}"
-            cursor.execute(self._sql(update, new=new), ())
+            cursor.execute(self._format_sql(update, new=new), ())
             counts = "SELECT count(*), count({table}.{key}), count({table}.{new})"
-            joined = self._sql(f"{counts} FROM mapped_rows LEFT JOIN {{table}} ON {same}", new=new)
-            return self.count_gone(*cursor.execute(joined, ()).fetchone())
+            joined = self._format_sql(f"{counts} FROM mapped_rows LEFT JOIN {{table}} ON {same}", new=new)
+            return self.check_stored_rows(*cursor.execute(joined, ()).fetchone())
 
-    def _rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:
             return cursor.execute(query, values).fetchall()
 
-    def _sql(self, query: str, **more: Any) -> Any:
+    def _format_sql(self, query: str, **more: Any) -> Any:
         """A query with names in it, in which % is doubled, as in every query that takes values."""
         name = self.sql.Identifier
         parts = {"table": self.table, "column": name(self.called), "key": name(self.key), **more}
         quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
         return self.sql.SQL(query).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
 
-    def _field(self, field: str | None, usual: Sequence[str]) -> Any:
+    def _field_expression(self, field: str | None, usual: Sequence[str]) -> Any:
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
         column, _, path = (field or "").partition(".")
         if path and field not in self.columns:
-            base.field_among(self.columns, column, usual, self.name)
+            base.find_field(self.columns, column, usual, self.name)
             parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
             return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
-        present = base.field_among(self.columns, field, usual, self.name)
+        present = base.find_field(self.columns, field, usual, self.name)
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")

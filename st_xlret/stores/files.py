@@ -20,7 +20,7 @@ from filelock import FileLock
 from st_xlret.files import atomic_file, is_set_aside
 from st_xlret.optional import import_optional
 from st_xlret.stores import base
-from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, matrix, rows_batch, vector_column
+from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, batch_vectors, make_batch, vector_column
 
 METADATA = b"st_xlret"
 """Key of a Parquet file's metadata: JSON that may have "model", "fingerprint", "prompts", "metric" and "map"."""
@@ -37,7 +37,7 @@ class NumberedStore(Store):
     """Rows that are numbered from 0 and have no fields; their languages are in a file, a code a line."""
 
     @abstractmethod
-    def vectors(self, start: int, stop: int) -> Matrix:
+    def read_vectors(self, start: int, stop: int) -> Matrix:
         """The vectors of some rows."""
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
@@ -50,8 +50,8 @@ class NumberedStore(Store):
             raise ValueError(f"{file} has {len(codes)} lines, and {self.name} has {len(self)} vectors")
         for start in range(0, len(self), self.size):
             stop = min(start + self.size, len(self))
-            column = vector_column(self.vectors(start, stop))
-            yield rows_batch(range(start, stop), column, {"language": codes[start:stop]})
+            column = vector_column(self.read_vectors(start, stop))
+            yield make_batch(range(start, stop), column, {"language": codes[start:stop]})
 
 
 class NumpyStore(NumberedStore):
@@ -59,7 +59,7 @@ class NumpyStore(NumberedStore):
 
     def __init__(self, path: str, fields: Fields) -> None:
         self.name, self.called, self.fields = path, path, fields
-        with self.errors():
+        with self.sanitize_errors():
             self.array = np.load(Path(path).expanduser(), mmap_mode="c", allow_pickle=False)
         if self.array.ndim != 2 or not self.array.shape[1] or not np.issubdtype(self.array.dtype, np.floating):
             kind = f"{self.array.dtype} of the shape {self.array.shape}"
@@ -69,19 +69,19 @@ class NumpyStore(NumberedStore):
     def __len__(self) -> int:
         return len(self.array)
 
-    def vectors(self, start: int, stop: int) -> Matrix:
+    def read_vectors(self, start: int, stop: int) -> Matrix:
         """The rows as float32."""
         with np.errstate(over="ignore"):  # a float64 that float32 does not hold becomes infinite: not usable
             return self.array[start:stop].astype(np.float32)
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new `.npy` file; a row without a vector is a row of NaN."""
-        with atomic_file(new_file(self, into, ".npy"), ours="") as temporary, open(temporary, "wb") as file:
+        with atomic_file(new_file_path(self, into, ".npy"), ours="") as temporary, open(temporary, "wb") as file:
             header = {"descr": self.array.dtype.str, "fortran_order": False, "shape": self.array.shape}
             np.lib.format.write_array_header_1_0(file, header)
             for batch in map(change, self.batches()):
                 # Not `open_memmap`, which on a full disk kills the process.
-                file.write(matrix(batch).astype(self.array.dtype).data)
+                file.write(batch_vectors(batch).astype(self.array.dtype).data)
         return 0
 
 
@@ -92,7 +92,7 @@ class FaissStore(NumberedStore):
         import faiss
 
         self.name, self.called, self.fields = path, path, fields
-        with self.errors():
+        with self.sanitize_errors():
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         is_read = self.index.ntotal > 0 and (self.is_ivf or isinstance(self.index, faiss.IndexFlat))
@@ -115,7 +115,7 @@ class FaissStore(NumberedStore):
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
-    def vectors(self, start: int, stop: int) -> Matrix:
+    def read_vectors(self, start: int, stop: int) -> Matrix:
         """The rows in the order in which they were added."""
         return self.index.reconstruct_n(start, stop - start)
 
@@ -124,8 +124,8 @@ class FaissStore(NumberedStore):
         import faiss
 
         old = self.index
-        with atomic_file(new_file(self, into, ".faiss"), ours="") as temporary:
-            vectors = np.nan_to_num(np.concatenate([matrix(batch) for batch in map(change, self.batches())]))
+        with atomic_file(new_file_path(self, into, ".faiss"), ours="") as temporary:
+            vectors = np.nan_to_num(np.concatenate([batch_vectors(batch) for batch in map(change, self.batches())]))
             index: Any = faiss.IndexFlat(old.d, old.metric_type)
             if self.is_ivf:
                 index = faiss.IndexIVFFlat(index, old.d, old.nlist, old.metric_type)
@@ -146,41 +146,41 @@ class TableStore(Store):
         """The rows in the order in which they were added, numbered from 0."""
         start = 0
         wanted = self.columns if texts else self.columns.keys() & {"vector", "language"}
-        for batch in self._raw({self.columns[name] for name in wanted}):
-            yield self._rows(batch, start)
+        for batch in self._table_batches({self.columns[name] for name in wanted}):
+            yield self._as_store_batch(batch, start)
             start += batch.num_rows
 
     @abstractmethod
-    def _raw(self, columns: Any) -> Iterator[pa.RecordBatch]:
+    def _table_batches(self, columns: Any) -> Iterator[pa.RecordBatch]:
         """The batches of the table, with these columns."""
 
-    def _use(self, schema: pa.Schema) -> None:
-        """Find what is asked for in the table."""
+    def _find_columns_and_dimension(self, schema: pa.Schema) -> None:
+        """Keep the schema, the columns that hold what is asked for, and how many numbers a vector has."""
         self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
-        lists = [field.name for field in schema if _is_vector(field.type)]
-        self.columns = {"vector": base.field_among(lists, self.fields.vector or "vector", (), where) or ""}
+        lists = [field.name for field in schema if _is_vector_type(field.type)]
+        self.columns = {"vector": base.find_field(lists, self.fields.vector or "vector", (), where) or ""}
         for name, usual in USUAL_FIELDS.items():
-            if column := base.field_among(schema.names, getattr(self.fields, name, None), usual, self.name):
+            if column := base.find_field(schema.names, getattr(self.fields, name, None), usual, self.name):
                 self.columns[name] = column
         column = self.columns["vector"]
         self.dimension = getattr(schema.field(column).type, "list_size", 0)
         if not self.dimension:
-            vectors = (vector.as_py() for batch in self._raw([column]) for vector in batch.column(column))
-            self.dimension = base.first_length(vectors)
+            vectors = (vector.as_py() for batch in self._table_batches([column]) for vector in batch.column(column))
+            self.dimension = base.first_vector_length(vectors)
 
-    def _rows(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
+    def _as_store_batch(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """A batch of the table as `batches` gives it."""
         present = {name: column for name, column in self.columns.items() if column in batch.schema.names}
         columns = {name: batch.column(column) for name, column in present.items()}
         vectors = columns.pop("vector").cast(pa.list_(pa.float32(), self.dimension))
-        return rows_batch(range(start, start + batch.num_rows), vectors, columns)
+        return make_batch(range(start, start + batch.num_rows), vectors, columns)
 
-    def _changed(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _changed_batches(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The whole table with changed vectors, in the types of its own columns."""
         place = schema.get_field_index(self.columns["vector"])
-        for batch in self._raw(schema.names):
+        for batch in self._table_batches(schema.names):
             arrays = batch.columns
-            arrays[place] = change(self._rows(batch)).column("vector").cast(schema.field(place).type)
+            arrays[place] = change(self._as_store_batch(batch)).column("vector").cast(schema.field(place).type)
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -190,40 +190,40 @@ class ParquetStore(TableStore):
     def __init__(self, path: str, fields: Fields) -> None:
         self.name, self.called, self.fields = path, path, fields
         self.place = Path(path).expanduser()
-        self.files = self._files() if self.place.is_dir() else [self.place]
-        with self.errors():
-            metadata = [pq.read_metadata(file) for file in self.files]
-            schemas = [each.schema.to_arrow_schema() for each in metadata]
+        self.files = self._find_files() if self.place.is_dir() else [self.place]
+        with self.sanitize_errors():
+            footers = [pq.read_metadata(file) for file in self.files]
+            schemas = [each.schema.to_arrow_schema() for each in footers]
             for number, file in enumerate(self.files):
-                for name in self._partitions(file):
+                for name in self._columns_of_folders(file):
                     if name not in schemas[number].names:
                         schemas[number] = schemas[number].append(pa.field(name, pa.string()))
-            self.about = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
+            self.metadata = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
         for file, schema in zip(self.files, schemas, strict=True):
             if differ := {field.name for field in {*schema} ^ {*schemas[0]}}:
                 raise ValueError(f"{file} and {self.files[0]} differ in the columns {', '.join(sorted(differ))}")
-        self.rows = sum(each.num_rows for each in metadata)
-        self.metric, self.mark = base.metric_of(self.about.get("metric"), path), self.about.get("map")
-        self.model, self.fingerprint = base.named_model(self.about), self.about.get("fingerprint")
-        self._use(schemas[0])
+        self.rows = sum(each.num_rows for each in footers)
+        self.metric, self.mark = base.metric_of(self.metadata.get("metric"), path), self.metadata.get("map")
+        self.model, self.fingerprint = base.model_name_in(self.metadata), self.metadata.get("fingerprint")
+        self._find_columns_and_dimension(schemas[0])
 
     def __len__(self) -> int:
         return self.rows
 
     def write(self, into: str, mark: str, change: Change) -> int:
         """A new file with all columns; a row without a vector has null."""
-        about = json.dumps({**self.about, "map": mark}).encode()
-        schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: about})
+        metadata = json.dumps({**self.metadata, "map": mark}).encode()
+        schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: metadata})
         rest = [name for name in schema.names if name != self.columns["vector"]]
         # Neither pays for vectors, whose numbers are all different.
-        how: Any = {"use_dictionary": rest, "write_statistics": rest, "compression": dict.fromkeys(rest, "snappy")}
-        path = new_file(self, into, ".parquet")
-        with atomic_file(path, ours="", inputs=[self.place]) as part, pq.ParquetWriter(part, schema, **how) as writer:
-            for batch in self._changed(change, schema):
-                writer.write_batch(batch)
+        options: Any = {"use_dictionary": rest, "write_statistics": rest, "compression": dict.fromkeys(rest, "snappy")}
+        path = new_file_path(self, into, ".parquet")
+        with atomic_file(path, ours="", inputs=[self.place]) as part, pq.ParquetWriter(part, schema, **options) as new:
+            for batch in self._changed_batches(change, schema):
+                new.write_batch(batch)
         return 0
 
-    def _files(self) -> list[Path]:
+    def _find_files(self) -> list[Path]:
         """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
         files = [file.relative_to(self.place) for file in sorted(self.place.rglob("*")) if file.is_file()]
         chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_set_aside(file)]
@@ -236,16 +236,16 @@ class ParquetStore(TableStore):
             raise ValueError(f"{self.name} {problem}")
         return chosen
 
-    def _partitions(self, file: Path) -> dict[str, str | None]:
+    def _columns_of_folders(self, file: Path) -> dict[str, str | None]:
         """Columns that the names of the folders of a file are."""
         parts = (part.partition("=") for part in file.relative_to(self.place).parts[:-1] if "=" in part)
         return {name: None if value == _NULL_PARTITION else unquote(value) for name, _, value in parts}
 
-    def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _table_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for file in self.files:
-            partitions = self._partitions(file)
+            partitions = self._columns_of_folders(file)
             # Otherwise pyarrow keeps what was read: 90 MB more for 307 MB of vectors; its datasets keep 325 and more.
-            with self.errors(), pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as opened:
+            with self.sanitize_errors(), pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as opened:
                 inside = [name for name in columns if name in opened.schema_arrow.names]
                 for batch in opened.iter_batches(self.size, columns=inside):
                     for name in set(columns) - set(inside):
@@ -260,10 +260,10 @@ class LanceStore(TableStore):
         place, values, self.name, _ = base.parse_address(address, "table", optional=("column",))
         self.called, self.fields = values["table"], fields._replace(vector=values.get("column", fields.vector))
         lancedb = import_optional("lancedb", extra="lance", needed_for="vectors in LanceDB")
-        with self.errors():
+        with self.sanitize_errors():
             self.database, self.place = lancedb.connect(place), Path(place)
             self.table = self.database.open_table(self.called)
-            self._use(self.table.schema)
+            self._find_columns_and_dimension(self.table.schema)
             for index in self.table.list_indices():
                 if self.columns["vector"] in index.columns:
                     self.metric = base.metric_of(self.table.index_stats(index.name).distance_type, self.name)
@@ -271,7 +271,7 @@ class LanceStore(TableStore):
         self.mark = metadata[_LANCE_MARK].decode() if _LANCE_MARK in metadata else None
         for function in json.loads(metadata.get(_MADE_BY, b"[]")):
             if function.get("vector_column") == self.columns["vector"]:
-                self.model = base.named_model(function.get("model") or {})
+                self.model = base.model_name_in(function.get("model") or {})
 
     def __len__(self) -> int:
         return int(self.table.count_rows())
@@ -281,20 +281,20 @@ class LanceStore(TableStore):
         # With its embedding function, new rows and queries would be embedded without the map.
         metadata = {name: value for name, value in (self.schema.metadata or {}).items() if name != _MADE_BY}
         schema = self.schema.with_metadata({**metadata, _LANCE_MARK: mark.encode()})
-        with self.errors(), FileLock(self.place / ".st-xlret.lock", timeout=0):  # two at once would add to one table
+        with self.sanitize_errors(), FileLock(self.place / ".st-xlret.lock", timeout=0):  # two would add to one table
             # A stopped run leaves a name that is listed and cannot be opened: it is free.
             with suppress(ValueError):
                 self.database.open_table(into)
                 self.refuse_taken(f"a table {into}", True)
-            reader = pa.RecordBatchReader.from_batches(schema, self._changed(change, schema))
+            reader = pa.RecordBatchReader.from_batches(schema, self._changed_batches(change, schema))
             table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
-            return self.count_gone(len(self), len(self), table.count_rows())
+            return self.check_stored_rows(len(self), len(self), table.count_rows())
 
-    def _raw(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def _table_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return iter(self.table.search().select(list(columns)).to_batches(self.size))
 
 
-def new_file(store: Store, into: str, suffix: str) -> Path:
+def new_file_path(store: Store, into: str, suffix: str) -> Path:
     """The path of a file that is not there yet."""
     path = Path(into).expanduser()
     if path.suffix != suffix:
@@ -303,6 +303,6 @@ def new_file(store: Store, into: str, suffix: str) -> Path:
     return path
 
 
-def _is_vector(kind: pa.DataType) -> bool:
+def _is_vector_type(kind: pa.DataType) -> bool:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return is_list and pa.types.is_floating(kind.value_type)

@@ -17,7 +17,7 @@ import pytest
 
 from st_xlret import VectorCalibration
 from st_xlret.stores import Store, apply_calibration, databases
-from st_xlret.stores.base import matrix
+from st_xlret.stores.base import batch_vectors
 from tests.stores import stores
 from tests.stores.stores import LANGUAGES, TEXTS, VECTORS
 
@@ -37,7 +37,7 @@ def read(store: Store) -> tuple[np.ndarray, list[str | None], list[str | None], 
     assert max(batch.num_rows for batch in batches) <= 3
     languages, texts, ids = ([v for b in batches for v in b[name].to_pylist()] for name in ("language", "text", "id"))
     order = sorted(range(len(ids)), key=lambda row: (len(ids[row]), ids[row]))
-    vectors = np.concatenate([matrix(batch) for batch in batches])[order]
+    vectors = np.concatenate([batch_vectors(batch) for batch in batches])[order]
     return vectors, [languages[i] or None for i in order], [texts[i] for i in order], [ids[i] for i in order]
 
 
@@ -98,7 +98,7 @@ def test_a_row_that_cannot_be_mapped_stays_without_a_vector(address: str, opened
     left_out = {"without a language": 1, "in fr, for which there is no map": 2}
     assert apply_calibration(calibration, store, into) == (7, left_out)
     store.close()
-    vectors = np.concatenate([matrix(batch) for batch in opened(mapped).batches()])
+    vectors = np.concatenate([batch_vectors(batch) for batch in opened(mapped).batches()])
     vectors = vectors[np.nan_to_num(vectors).any(axis=1)]  # rows without one are left out, null, NaN or zero
     rows = [i for i, code in enumerate(LANGUAGES) if code in ("en", "de")]
     expected = calibration.transform(VECTORS[rows], "document", [LANGUAGES[i] or "" for i in rows])
