@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,15 @@ class LanguageIdentifier:
         return self._code_of[label]
 
 
-def check_labels(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, str, str]]:
+def language_identifier_or_none(languages: Iterable[str]) -> LanguageIdentifier | None:
+    """An identifier of these languages, or of all; None without the extra `langid`, or where it lacks one of them."""
+    with suppress(ImportError, ValueError):
+        identifier = LanguageIdentifier(sorted(languages) or None)
+        return None if languages and identifier.unknown else identifier
+    return None
+
+
+def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[float, str, str]]:
     """Compare the language labels of texts (language -> texts) with what an identifier finds.
 
     Gives language -> the share of its texts that the identifier takes for another language (a few percent are usual),

@@ -79,7 +79,7 @@ def test_texts_are_identified_and_wrong_labels_found() -> None:
     with pytest.raises(ValueError, match="nah"):
         LanguageIdentifier(["nah"])
     labelled = {**TEXTS, "sw": TEXTS["fr"], "nah": "Niltze, quen tica?"}
-    checked = languages.check_labels({code: [text] for code, text in labelled.items()})
+    checked = languages.label_disagreements({code: [text] for code, text in labelled.items()})
     assert {code: share for code, (share, _, _) in checked.items()} == {"en": 0, "fr": 0, "zh": 0, "ru": 0, "sw": 1}
     assert checked["sw"] == (1, "fr", TEXTS["fr"])
 

@@ -53,18 +53,18 @@ def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
     if name in ("calibrate", "report"):  # NumPy's threads always wait actively; `search` has large products for them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     shown = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"warning: {_shown(message)}\n"  # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *_: f"warning: {_text_without_secrets(message)}\n"  # type: ignore[assignment]
     try:
         getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        sys.exit(f"error: {_shown(error)}")
+        sys.exit(f"error: {_text_without_secrets(error)}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
     finally:
         warnings.formatwarning = shown
 
 
-def _shown(message: object) -> str:
+def _text_without_secrets(message: object) -> str:
     from st_xlret.stores.base import without_secrets
 
     return without_secrets(str(message))

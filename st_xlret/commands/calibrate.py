@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.judged import Recall, Rows
     from st_xlret.stores import Store
 
-_CHECKED_TEXTS, _DOUBTFUL = 300, 0.2
+_CHECKED_TEXTS, _REPORTED_TEXTS, _DOUBTFUL = 300, 300, 0.2
 _UNITS = ["sentence", "text", "document"]
 _OUR_REPORT = r'\{\s*"languages": \{\s*"[^"]*": \{\s*"same_language_share"'
 _REPORT = r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
@@ -60,7 +60,7 @@ the same command continues what was interrupted, and maps rows that were added s
 
 
 @dataclass
-class Documents:
+class EncoderArguments:
     """An encoder, and documents to embed."""
 
     _argument_group_name = "encoder and texts"
@@ -76,7 +76,7 @@ class Documents:
 
 
 @dataclass
-class Texts(Documents):
+class SampleArguments(EncoderArguments):
     """An encoder, and a sample of texts."""
 
     languages: list[str] = option([], "Languages to look at. All by default.")
@@ -87,14 +87,14 @@ class Texts(Documents):
     document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
     precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
 
-    def sample(self, **drawn: Any) -> Any:
-        """Texts of each language of the documents; `drawn` is how many, and how."""
-        how = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
-        return calibrations.sample_texts(self.documents, **how, **drawn)
+    def sample_texts(self, **draw_options: Any) -> Any:
+        """Texts of each language of the documents; the options of the draw are how many, and how."""
+        reading = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
+        return calibrations.sample_texts(self.documents, **reading, **draw_options)
 
 
 @dataclass
-class Stored:
+class StoreArguments:
     """Vectors that are stored already."""
 
     _argument_group_name = "stored vectors"
@@ -107,7 +107,7 @@ class Stored:
     text_field: str | None = option(None, "Field of texts, whose language is identified where none is named.")
     languages_file: str | None = option(None, "For .npy and .faiss: a code a line, in the order of the vectors.")
 
-    def open(self) -> Store:
+    def open_store(self) -> Store:
         """The store; without --vectors a `ValueError`."""
         from st_xlret.stores import open_store
 
@@ -152,8 +152,8 @@ class Arguments:
     min_texts: int = option(50, "Fewest texts of a language.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
 
-    def amount(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
-        """The strength."""
+    def strength_or(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
+        """The strength that is asked for, or the default; 1 with a rotation."""
         if self.strength is None:
             return 1.0 if "rotate" in self.steps else default
         return "auto" if self.strength == "auto" else float(self.strength)
@@ -179,8 +179,7 @@ class ApplyArguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
-    texts, stored, options = parse([Texts, Stored, Arguments], words, description=__doc__, prog=prog)
-    _check_sources(texts, stored, options)
+    texts, stored, options = _parse_options(Arguments, words, description=__doc__, prog=prog)
     sources = [texts.model, stored.vectors, stored.languages_file, options.qrels, *options.pairs, *options.queries]
     check_output_directory(options.output, options.overwrite, inputs=[*sources, *texts.documents])
     if stored.vectors is None:
@@ -191,14 +190,13 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
-    texts, stored, options = parse([Texts, Stored, ReportArguments], arguments, description=_REPORT, prog=prog)
-    _check_sources(texts, stored, options)
+    texts, stored, options = _parse_options(ReportArguments, arguments, description=_REPORT, prog=prog)
     from st_xlret.evaluation.tables import plot_language_bias
 
     output = Path(options.output)
     picture = output.with_suffix(".png")
     with atomic_file(output, ours=_OUR_REPORT) as part, atomic_file(picture, ours=PICTURE) as drawn:
-        comparison = _measured(texts, stored, options)
+        comparison = _compare_usual_calibrations(texts, stored, options)
         print(f"\n{comparison}")
         write_json(part, comparison.before.as_json())
         search = comparison.before.search
@@ -209,20 +207,21 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     """Run the command `apply`."""
     words = name_leading_words(arguments, "map")
-    options, stored = parse([ApplyArguments, Stored], words, description=_APPLY, prog=prog)
+    options, stored = parse([ApplyArguments, StoreArguments], words, description=_APPLY, prog=prog)
     from st_xlret.stores import apply_calibration
     from st_xlret.stores.base import counts_in_words
 
     calibration = st_xlret.VectorCalibration.load(options.map)
-    with stored.open() as store:
+    with stored.open_store() as store:
         applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
     if applied.left_out:
         print(f"not mapped: {counts_in_words(applied.left_out)}")
     print(f"{applied.written} rows written to {options.into}")
 
 
-def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
-    """Take an encoder with documents, or stored vectors: a `ValueError` names what is missing, or there beside."""
+def _parse_options(own: Any, words: Sequence[str], **about: Any) -> Any:
+    """Read which texts or stored vectors, and a command's own options; a `ValueError` for both sources or neither."""
+    texts, stored, options = parse([SampleArguments, StoreArguments, own], words, **about)
     check_options(options, "output")
     others: tuple[str, ...] = ("qrels",)
     if stored.vectors is None:
@@ -232,26 +231,25 @@ def _check_sources(texts: Texts, stored: Stored, options: Any) -> None:
         others = ("model", "documents", "pairs")
     beside = [name for name in others if (vars(texts) | vars(options)).get(name)]
     check_options(options, unread=beside, where=f"{'without' if stored.vectors is None else 'with'} --vectors")
+    return texts, stored, options
 
 
-def _measured(texts: Texts, stored: Stored, options: ReportArguments) -> Comparison:
+def _compare_usual_calibrations(texts: SampleArguments, stored: StoreArguments, options: ReportArguments) -> Comparison:
     """The bias of an encoder or of stored vectors, and what the usual calibrations would make of it."""
-    count = texts.texts_per_language or 300
-    how: Any = {"texts": count, "neighbours": options.neighbours, "min_texts": 2}
-    vectors: tuple[Any, ...]
+    count, queries, ids = texts.texts_per_language or _REPORTED_TEXTS, None, None
+    fit_options: Any = {"texts": count, "neighbours": options.neighbours, "min_texts": 2}
     if stored.vectors is None:
-        vectors = _embedded(texts, texts.sample(texts_per_language=count, seed=options.seed))
-        how |= {"normalize": False}
+        documents, queries, ids = _embed_sample(texts, texts.sample_texts(texts_per_language=count, seed=options.seed))
+        fit_options |= {"normalize": False}
     else:
-        store = stored.open()
-        vectors = (_sample(store, texts, count, min_texts=50, seed=options.seed),)
-        how |= {"queries_only": True, "metric": store.metric}
-    width = next(iter(vectors[0].values())).shape[1]
-    steps = ["lsar"] if len(vectors[0]) <= width else ["shift"]  # lsar would leave nothing
-    return replace(calibrations.fit_and_compare(*vectors, steps=steps, **how)[1], used=False)
+        store = stored.open_store()
+        documents = _sample_vectors(store, texts, count, min_texts=Arguments.min_texts, seed=options.seed)
+        fit_options |= {"queries_only": True, "metric": store.metric}
+    steps = ["lsar"] if len(documents) <= next(iter(documents.values())).shape[1] else ["shift"]
+    return replace(calibrations.fit_and_compare(documents, queries, ids, steps=steps, **fit_options)[1], used=False)
 
 
-def _embedded(texts: Texts, sample: Mapping[str, Any]) -> tuple[Any, ...]:
+def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
     from st_xlret.calibration.model import embed_roles
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
@@ -259,13 +257,13 @@ def _embedded(texts: Texts, sample: Mapping[str, Any]) -> tuple[Any, ...]:
 
     model = load_model(texts.model or "", texts.device)
     prompts = {role: role_prompt(model, role, getattr(texts, f"{role}_prompt")) for role in PROMPT_NAMES}
-    how: Any = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
+    encoding = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    return *embed_roles(model, chosen, prompts, **how), {code: part.documents for code, part in sample.items()}
+    return *embed_roles(model, chosen, prompts, **encoding), {code: part.documents for code, part in sample.items()}
 
 
-def _calibrate_model(texts: Texts, options: Arguments) -> None:
+def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     """Calibrate an encoder, save it with its report, and say how it is used."""
     from st_xlret.calibration.model import usual_texts
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
@@ -273,9 +271,9 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     from st_xlret.hub.export import load_model
 
     count = texts.texts_per_language or usual_texts(options.steps)
-    drawn: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
-    sample = texts.sample(**drawn)
-    _report_labels({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
+    draw_options: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
+    sample = texts.sample_texts(**draw_options)
+    _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
     reading = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
     pairs = st_xlret.load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
@@ -285,11 +283,11 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
             "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
         )
     comparisons: list[Comparison] = []
-    of_method = ("steps", "phrases", "queries_only", "pivot", "keep_mean")
-    of_texts = ("query_prompt", "document_prompt", "batch_size", "precision")
-    how: Any = {name: getattr(options, name) for name in of_method} | {name: getattr(texts, name) for name in of_texts}
-    how |= {"strength": options.amount(1.0), "queries": options.queries or None, "pairs": pairs}
-    calibrated = st_xlret.calibrate(model, sample, report=comparisons.append, **how, **drawn)
+    names = ["steps", "phrases", "queries_only", "pivot", "keep_mean"]
+    names += ["query_prompt", "document_prompt", "batch_size", "precision"]
+    settings: Any = {name: (vars(texts) | vars(options))[name] for name in names}
+    settings |= {"strength": options.strength_or(1.0), "queries": options.queries or None, "pairs": pairs}
+    calibrated = st_xlret.calibrate(model, sample, report=comparisons.append, **settings, **draw_options)
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
@@ -300,12 +298,12 @@ def _calibrate_model(texts: Texts, options: Arguments) -> None:
     print("".join(f"    {role}_vectors = {call}\n" for role, (_, call) in encoding_calls(calibrated).items()))
 
 
-def _report_labels(texts: Mapping[str, Sequence[str]]) -> None:
+def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
     """Print the share of language labels with which an identifier disagrees, and warn of languages with many."""
-    from st_xlret.languages import check_labels
+    from st_xlret.languages import label_disagreements
 
     try:
-        checked = check_labels(texts)
+        checked = label_disagreements(texts)
     except ImportError as error:
         return print(f"language labels were not checked: {error}")
     mean = sum(share for share, _, _ in checked.values()) / max(1, len(checked))
@@ -318,33 +316,33 @@ def _report_labels(texts: Mapping[str, Sequence[str]]) -> None:
             )
 
 
-def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None:
+def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration.calibration import check_steps
     from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
     from st_xlret.calibration.model import usual_texts
 
-    amount = options.amount("auto")
+    amount = options.strength_or("auto")
     check_steps(options.steps, amount, queries_only=options.queries_only)
-    store = stored.open()
+    store = stored.open_store()
     store.refuse_mapped()
-    queries = replace(stored, vectors=options.queries[0]).open() if options.queries else None
+    queries = replace(stored, vectors=options.queries[0]).open_store() if options.queries else None
     count = texts.texts_per_language or usual_texts(options.steps)
-    drawn: Any = {"min_texts": options.min_texts, "seed": options.seed}
-    sample, questions = _sample(store, texts, count, **drawn), None
-    how: Any = {name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")}
-    how |= {"metric": store.metric, "model": store.model, **drawn}
+    draw_options: Any = {"min_texts": options.min_texts, "seed": options.seed}
+    sample, questions = _sample_vectors(store, texts, count, **draw_options), None
+    fit_options: Any = {name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")}
+    fit_options |= {"metric": store.metric, "model": store.model, **draw_options}
     recalls: dict[float, tuple[Recall, Recall]] = {}
     if queries is not None and options.qrels:
-        fitted = calibrations.VectorCalibration.fit(sample, **how)
+        fitted = calibrations.VectorCalibration.fit(sample, **fit_options)
         maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})}
-        recalls = calibrations.judged_recall(_judged_rows(store), _judged_rows(queries), options.qrels, maps)
+        recalls = calibrations.judged_recall(_usable_rows(store), _usable_rows(queries), options.qrels, maps)
         if amount == "auto":
             amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
         few = min(QUESTIONS, options.min_texts) if options.queries_only and options.steps == ["lsar"] else None
-        questions = _sample(queries, texts, count, min_texts=few or options.min_texts, seed=options.seed)
-    calibration, comparison = calibrations.fit_and_compare(sample, questions=questions, strength=amount, **how)
+        questions = _sample_vectors(queries, texts, count, min_texts=few or options.min_texts, seed=options.seed)
+    calibration, comparison = calibrations.fit_and_compare(sample, questions=questions, strength=amount, **fit_options)
     comparison = replace(comparison, judged={at: first.overall for at, (first, _) in recalls.items()})
     halves = [
         {"strength": strength, "first_half": first._asdict(), "second_half": second._asdict()}
@@ -364,7 +362,7 @@ def _calibrate_vectors(texts: Texts, stored: Stored, options: Arguments) -> None
     )
 
 
-def _sample(store: Store, texts: Texts, count: int, *, min_texts: int, seed: int) -> dict[str, Any]:
+def _sample_vectors(store: Store, texts: SampleArguments, count: int, *, min_texts: int, seed: int) -> dict[str, Any]:
     """Vectors of each language of a store; languages with fewer than `min_texts` are left out, and named."""
     mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
@@ -376,7 +374,7 @@ def _sample(store: Store, texts: Texts, count: int, *, min_texts: int, seed: int
     return kept or sample  # which the fit refuses
 
 
-def _judged_rows(store: Store) -> Iterator[Rows]:
+def _usable_rows(store: Store) -> Iterator[Rows]:
     """Names, vectors and languages of the rows that have both."""
     import numpy as np
 

@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     check_options(options, "output")
     if options.compare is None:
         check_options(options, "model", *["embedding_cache"] * options.distributed)
-        _evaluate(options)
+        _evaluate_model(options)
         return
     usual = {each.name: each.default for each in fields(Arguments) if each.name not in ("compare", "output")}
     others = [name for name, default in usual.items() if getattr(options, name) != default]
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     print(write_comparison(options.compare, options.output), end="")
 
 
-def _evaluate(options: Arguments) -> None:
+def _evaluate_model(options: Arguments) -> None:
     """Evaluate a model, print the result, and write the scores and the tables, whose files are checked before."""
     from st_xlret.calibration import VectorCalibration
     from st_xlret.evaluation import evaluator_class, result_report

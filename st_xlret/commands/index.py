@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from st_xlret.commands import check_options
-from st_xlret.commands.calibrate import Documents
+from st_xlret.commands.calibrate import EncoderArguments
 from st_xlret.files import atomic_file
 from st_xlret.options import name_leading_words, option, parse
 
@@ -29,7 +29,7 @@ _AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
-class Arguments(Documents):
+class Arguments(EncoderArguments):
     """What to index, by which model."""
 
     output: str = option(None, "File of the index, .parquet.")
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from st_xlret.data import read_documents
     from st_xlret.data.reading import BadLines, key_of
     from st_xlret.hub.export import load_model
-    from st_xlret.languages import UNKNOWN
+    from st_xlret.languages import UNKNOWN, language_identifier_or_none
     from st_xlret.stores.files import METADATA
 
     count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
@@ -64,31 +64,32 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         tqdm(desc="Indexing", unit=" texts") as bar,
         ExitStack() as opened,
     ):
-        how: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
-        documents = read_documents(options.documents, bad_lines=bad_lines, **how)
+        reading: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
+        documents = read_documents(options.documents, bad_lines=bad_lines, **reading)
         texts = ((document, text) for document in documents for text in document.sentences if text)
         batch = list(islice(texts, _AT_A_TIME))
         if not batch:
             raise ValueError(f"{', '.join(options.documents)}: there is no text")
         model, path = load_model(options.model, options.device), os.path.expanduser(options.model)
-        identify = identifier(set(encoding.task_languages(model).values()))
-        about = {
+        identifier = language_identifier_or_none(set(encoding.task_languages(model).values()))
+        identify = identifier.identify if identifier else lambda text: ""
+        metadata = {
             "model": os.path.abspath(path) if os.path.isdir(path) else options.model,
             "fingerprint": encoding.fingerprint(model),
             "metric": "cosine",
             "prompts": {role: encoding.role_prompt(model, role) for role in encoding.PROMPT_NAMES},
         }
 
-        def embed(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
+        def embed_shard(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
             languages, texts = zip(*rows[shard], strict=True)
-            how: Any = {"normalize_embeddings": True, "batch_size": options.batch_size, "role": "document"}
-            return encoding.encode(model, texts, encoding.known_languages(model, languages), **how)
+            encode_options: Any = {"normalize_embeddings": True, "batch_size": options.batch_size, "role": "document"}
+            return encoding.encode(model, texts, encoding.known_languages(model, languages), **encode_options)
 
         writer: ParquetWriter | None = None
         while batch:
             rows = [(identify(text) if each.language == UNKNOWN else each.language, text) for each, text in batch]
-            kept = encoding.KeptVectors(work / key_of([about, rows]), shard_size=_AT_A_TIME)
-            halves = kept.write(rows, partial(embed, rows))[:]
+            kept = encoding.KeptVectors(work / key_of([metadata, rows]), shard_size=_AT_A_TIME)
+            halves = kept.write(rows, partial(embed_shard, rows))[:]
             columns = {
                 "text": [text for _, text in rows],
                 "language": pa.array([code or None for code, _ in rows], pa.string()),
@@ -96,7 +97,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
                 "document": [document.name for document, _ in batch],
                 "source": [document.file for document, _ in batch],
             }
-            table = pa.table(columns, metadata={METADATA: json.dumps(about)})
+            table = pa.table(columns, metadata={METADATA: json.dumps(metadata)})
             writer = writer or opened.enter_context(ParquetWriter(part, table.schema))
             writer.write_table(table)
             codes |= {code or "unknown" for code, _ in rows}
@@ -105,14 +106,3 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     shutil.rmtree(work, ignore_errors=True)
     bad_lines.warn()
     print(f"{count} texts in {', '.join(sorted(codes))}: {target}")
-
-
-def identifier(languages: Collection[str] = ()) -> Callable[[str], str]:
-    """A function from a text to its language among these, or all; to "" where the extra `langid` cannot tell."""
-    from st_xlret.languages import LanguageIdentifier
-
-    with suppress(ImportError, ValueError):
-        known = LanguageIdentifier(sorted(languages) or None)
-        if not (languages and known.unknown):
-            return known.identify
-    return lambda text: ""

@@ -58,10 +58,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
         model = load_model(options.model, options.device)
         work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
         languages = (options.source_language, options.target_language)
-        vectors = [_embedded(model, *side, options, work) for side in zip(texts, languages, strict=True)]
+        vectors = [_cached_vectors(model, *side, options, work) for side in zip(texts, languages, strict=True)]
         device = "cuda" if model.device.type == "cuda" else "cpu"
-        how: Any = {name: getattr(options, name) for name in ("k", "margin", "threshold")}
-        pairs = mine_pairs(*vectors, **how, device=device, show_progress_bar=True)
+        mine_options: Any = {name: getattr(options, name) for name in ("k", "margin", "threshold")}
+        pairs = mine_pairs(*vectors, **mine_options, device=device, show_progress_bar=True)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
             for score, one, other in zip(*(column.tolist() for column in pairs), strict=True):
                 source, target = texts[0][one], texts[1][other]
@@ -84,12 +84,12 @@ def _distinct_texts(source: str) -> list[str]:
     return texts
 
 
-def _embedded(model: Any, texts: list[str], language: str | None, options: Arguments, work: Path) -> Any:
+def _cached_vectors(model: Any, texts: list[str], language: str | None, options: Arguments, work: Path) -> Any:
     """The vectors of one side, kept in a folder of their own for these texts, this model and these options."""
     from st_xlret.data.reading import key_of
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
-    how: Any = {"prompt_name": options.prompt_name, "batch_size": options.batch_size, "show_progress_bar": True}
+    encoding: Any = {"prompt_name": options.prompt_name, "batch_size": options.batch_size, "show_progress_bar": True}
     key = key_of([fingerprint(model), language, options.prompt_name, texts])
     kept = KeptVectors(work / key, shard_size=4_096)
-    return kept.write(texts, lambda rows: encode(model, texts[rows], language, **how))
+    return kept.write(texts, lambda rows: encode(model, texts[rows], language, **encoding))

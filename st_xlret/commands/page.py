@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 if TYPE_CHECKING:
-    from st_xlret.commands.search import Pool, Result
+    from st_xlret.commands.search import SearchPool, SearchResult
 
 _LONGEST_QUERY = 2_000
 _COLOURS = (
@@ -29,7 +29,7 @@ _COLOURS = (
 _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
-def column_of(title: str, note: str, results: Sequence[Result], colours: dict[str, str]) -> str:
+def _results_html(title: str, note: str, results: Sequence[SearchResult], colours: dict[str, str]) -> str:
     """One column of the page: a bar of the languages of its results, and the results, with all of it escaped."""
     codes = [result["language"] or "?" for result in results]
     bar = "".join(
@@ -46,19 +46,19 @@ def column_of(title: str, note: str, results: Sequence[Result], colours: dict[st
     return f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p><div class="bar">{bar}</div>{rows}'
 
 
-def page(pools: Sequence[Pool], query: str) -> str:
+def _page_html(pools: Sequence[SearchPool], query: str) -> str:
     """The page with the results of each pool for a query, or with the field alone."""
     results = [pool.search([query])[0] if query else [] for pool in pools]
     codes = sorted({result["language"] or "?" for of_pool in results for result in of_pool})
     colours = {code: _COLOURS[i % len(_COLOURS)] for i, code in enumerate(codes)}
     columns = "".join(
-        f"<section>{column_of(pool.title, f'{len(pool.store):,} texts', of_pool, colours)}</section>"
+        f"<section>{_results_html(pool.title, f'{len(pool.store):,} texts', of_pool, colours)}</section>"
         for pool, of_pool in zip(pools, results, strict=True)
     )
     return _PAGE.substitute(columns=columns, query=escape(query), longest=_LONGEST_QUERY)
 
 
-def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
+def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
     """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 
@@ -67,7 +67,7 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
 
         def do_GET(self) -> None:
             try:
-                status, text = self._answer()
+                status, text = self._status_and_page()
             except (ValueError, OSError) as error:
                 status, text = HTTPStatus.BAD_REQUEST, escape(str(error))
             content = text.encode("utf-8", "replace")
@@ -78,7 +78,7 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
             self.end_headers()
             self.wfile.write(content)
 
-        def _answer(self) -> tuple[HTTPStatus, str]:
+        def _status_and_page(self) -> tuple[HTTPStatus, str]:
             asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             address = urlsplit(self.path)
             query = parse_qs(address.query).get("q", [""])[0].strip()
@@ -89,7 +89,7 @@ def server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
             if len(query) > _LONGEST_QUERY:
                 return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
             with one_at_a_time:
-                return HTTPStatus.OK, page(pools, query)
+                return HTTPStatus.OK, _page_html(pools, query)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing: queries are nobody's business."""

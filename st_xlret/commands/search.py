@@ -52,7 +52,7 @@ class Arguments:
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
 
-class Result(TypedDict):
+class SearchResult(TypedDict):
     """A text that answers, its key in the store, and what this says of its language and of where it is from."""
 
     score: float
@@ -66,24 +66,24 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     (options,) = parse([Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog)
     check_options(options, "vectors", *["group_field"] * bool(options.prefer_language))
-    pools = [Pool(options.vectors, options, options.map)]
-    pools += [Pool(options.compare, options, compared=True)] if options.compare is not None else []
+    pools = [SearchPool(options.vectors, options, options.map)]
+    pools += [SearchPool(options.compare, options, compared=True)] if options.compare is not None else []
     if options.serve:
-        from st_xlret.commands.page import server
+        from st_xlret.commands.page import make_server
 
-        with server(pools, options.host, options.port) as page:
+        with make_server(pools, options.host, options.port) as page:
             host = f"[{options.host}]" if ":" in options.host else options.host
             print(f"open http://{host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
             page.serve_forever()
-    for queries in [options.query] if options.query else ([query] for query in _typed_queries()):
+    for queries in [options.query] if options.query else ([query] for query in _queries_from_terminal()):
         answers = [pool.search(queries) for pool in pools]
         for number, query in enumerate(queries):
             for pool, results in zip(pools, answers, strict=True):
-                _show(query, results[number], pool if len(pools) > 1 else None, as_json=options.json)
+                _print_results(query, results[number], pool if len(pools) > 1 else None, as_json=options.json)
         sys.stdout.flush()
 
 
-class Pool:
+class SearchPool:
     """The vectors of an address with texts, and the model that embeds queries for them: they have to fit each other.
 
     Vectors that are `compared` are searched by the model that they name, if they name one.
@@ -91,10 +91,9 @@ class Pool:
 
     def __init__(self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False) -> None:
         from st_xlret import VectorCalibration
-        from st_xlret.commands.index import identifier
         from st_xlret.encoding import fingerprint, task_languages
         from st_xlret.hub.export import load_model
-        from st_xlret.languages import LanguageIdentifier
+        from st_xlret.languages import LanguageIdentifier, language_identifier_or_none
         from st_xlret.stores import open_store
 
         fields = ("vector_field", "language_field", "text_field", "group_field")
@@ -127,11 +126,11 @@ class Pool:
                     stacklevel=2,
                 )
         of_model = set(task_languages(self.model).values())
-        self.identify = identifier(of_model) if of_model else None
+        self.identifier = language_identifier_or_none(of_model) if of_model else None
         if self.calibration and self.calibration.languages and options.language is None:
-            self.identify = LanguageIdentifier(self.calibration.languages).identify
+            self.identifier = LanguageIdentifier(self.calibration.languages)
 
-    def search(self, queries: Sequence[str]) -> list[list[Result]]:
+    def search(self, queries: Sequence[str]) -> list[list[SearchResult]]:
         """The best texts for each query, in one pass over the vectors, by cosine or as the store by dot product."""
         from st_xlret.encoding import encode
         from st_xlret.languages import LanguageIdentifier, check_language, same_language
@@ -140,17 +139,17 @@ class Pool:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
         options, codes = self.options, set[str]()
         languages: Any = options.language
-        if languages is None and self.identify is not None:
-            languages = [self.identify(query) or None for query in queries]
+        if languages is None and self.identifier is not None:
+            languages = [self.identifier.identify(query) for query in queries]
         to_unit = self.store.metric != "dot"
         asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=to_unit)
         if self.calibration is not None:
             asked = self.calibration.transform(asked, "query", languages)
-        answers = [dict[Any, Result]() for _ in queries]
-        for vectors, rows in self._rows():
+        answers = [dict[Any, SearchResult]() for _ in queries]
+        for vectors, rows in self._rows_with_text():
             codes.update(rows["language"])
             for answer, scores in zip(answers, asked @ vectors.T, strict=True):
-                _take_best(answer, scores, rows, options.top_k)
+                _keep_best_rows(answer, scores, rows, options.top_k)
         if not any(answers):
             problem = "has no texts that could be shown; name their field (--text_field), and --top_k of 1 or more"
             raise ValueError(f"{self.store.name} {problem}")
@@ -158,20 +157,20 @@ class Pool:
             wanted = options.prefer_language or options.language
             identify = LanguageIdentifier(sorted(codes - {""})).identify if wanted is None else check_language
             preferred = [identify(wanted or query) for query in queries]
-            versions = [dict[Any, Result]() for _ in queries]
-            for vectors, rows in self._rows():
+            versions = [dict[Any, SearchResult]() for _ in queries]
+            for vectors, rows in self._rows_with_text():
                 for answer, version, code, scores in zip(answers, versions, preferred, asked @ vectors.T, strict=True):
                     alike = [other for other in codes if other and same_language(other, code)]
                     is_one = np.isin(rows["group"], np.array(list(answer), object)) & np.isin(rows["language"], alike)
                     chosen = {name: column[is_one] for name, column in rows.items()}
-                    _take_best(version, scores[is_one], chosen, options.top_k)
+                    _keep_best_rows(version, scores[is_one], chosen, options.top_k)
             for answer, version in zip(answers, versions, strict=True):
                 for group, shown in version.items():
                     answer[group] = {**shown, "score": answer[group]["score"]}
         ranked = [sorted(answer.values(), key=lambda result: -result["score"]) for answer in answers]
         return [[{**result, "score": round(result["score"], 4)} for result in answer] for answer in ranked]
 
-    def _rows(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+    def _rows_with_text(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Vectors that have texts, as they are compared, and columns beside them; a row without a group is its own."""
         seen = 0
         for batch in self.store.batches(texts=True):
@@ -185,7 +184,7 @@ class Pool:
             seen += batch.num_rows
 
 
-def _take_best(answer: dict[Any, Result], scores: Any, rows: dict[str, Any], count: int) -> None:
+def _keep_best_rows(answer: dict[Any, SearchResult], scores: Any, rows: dict[str, Any], count: int) -> None:
     """Take the best rows of a batch into the best results, one a group; of equal scores, the first stays."""
 
     def score_of(group: Any) -> float:
@@ -197,29 +196,29 @@ def _take_best(answer: dict[Any, Result], scores: Any, rows: dict[str, Any], cou
             return
         if group not in answer or score > score_of(group):
             code, text, key, source = (rows[name][row] for name in ("language", "text", "id", "source"))
-            answer[group] = Result(score=score, language=code or None, text=text, id=key, source=source)
+            answer[group] = SearchResult(score=score, language=code or None, text=text, id=key, source=source)
         if len(answer) > count:
             del answer[min(reversed(answer), key=score_of)]
 
 
-def _show(query: str, results: Sequence[Result], pool: Pool | None, *, as_json: bool) -> None:
+def _print_results(query: str, results: Sequence[SearchResult], pool: SearchPool | None, *, as_json: bool) -> None:
     if as_json:
         where = {} if pool is None else {"vectors": pool.store.name, "map": pool.map}
         print(json.dumps({"query": query, **where, "results": results}, ensure_ascii=False))
         return
-    print(f"\n{_plain(query)}" + (f"  [{pool.title}]" if pool else ""))
+    print(f"\n{_printable_text(query)}" + (f"  [{pool.title}]" if pool else ""))
     for result in results:
         place = ", ".join(filter(None, (result["id"], result["source"])))
-        code = _plain(result["language"] or "?")
-        print(f"  {result['score']:.3f}  {code:<3}  {_plain(result['text'])}  [{_plain(place)}]")
+        code = _printable_text(result["language"] or "?")
+        print(f"  {result['score']:.3f}  {code:<3}  {_printable_text(result['text'])}  [{_printable_text(place)}]")
 
 
-def _plain(text: str) -> str:
+def _printable_text(text: str) -> str:
     """The text without terminal escapes; the joiners of Persian and Indic letters (ZWNJ, ZWJ) stay."""
     return "".join(letter if letter.isprintable() or letter in "\u200c\u200d" else " " for letter in text)
 
 
-def _typed_queries() -> Iterator[str]:
+def _queries_from_terminal() -> Iterator[str]:
     """Lines of the terminal until an empty one, or all lines of a file."""
     lines = map(str.strip, sys.stdin)
     if not sys.stdin.isatty():

@@ -281,13 +281,13 @@ class PostgresStore(Store):
 
     def _add_column(self, new: Any, comment: Any) -> None:
         """Add a column, without making others wait for the table beside a transaction that is idle."""
-        add = self._format_sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
-        about = self._format_sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
+        add_column = self._format_sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
+        add_comment = self._format_sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
         for _ in range(_TRIES):
             with suppress(self.psycopg.errors.LockNotAvailable), self.connection.transaction():
                 self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
-                self.connection.execute(add, ())
-                self.connection.execute(about, ())
+                self.connection.execute(add_column, ())
+                self.connection.execute(add_comment, ())
                 return
             time.sleep(_SECONDS)  # in which others get the table
         raise OSError("another session holds the table; nothing was changed, try again later")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.commands.page import server
-from st_xlret.commands.search import Arguments, Pool
+from st_xlret.commands.page import make_server
+from st_xlret.commands.search import Arguments, SearchPool
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def port(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[int]
     vectors = SentenceTransformer(str(model), device="cpu").encode(texts).tolist()
     beside = {"language": ["en", "en", "<b>", None], "document": ["<b>1"] * 4, "source": ["<b>"] * 4}
     pq.write_table(pa.table({"text": texts, "vector": vectors, **beside}), file)
-    with server([Pool(file, Arguments(file, model=str(model), top_k=4))] * 2, "127.0.0.1", 0) as served:
+    with make_server([SearchPool(file, Arguments(file, model=str(model), top_k=4))] * 2, "127.0.0.1", 0) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         yield served.server_address[1]
@@ -71,5 +71,5 @@ def test_what_the_page_does_not_do(port: int) -> None:
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_the_page_is_served_at_an_address_of_ipv6() -> None:
-    with server([], "::1", 0) as served:
+    with make_server([], "::1", 0) as served:
         assert served.server_address[0] == "::1"
