@@ -47,7 +47,7 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
         inputs: What the command reads. The output may be none of it, nor inside a folder of it.
     """
     target = check_output_file(path, ours=ours, inputs=inputs)
-    with _beside(target, is_file=True, is_guarded=ours is not None) as folder:
+    with _temporary_folder_beside(target, is_file=True, is_guarded=ours is not None) as folder:
         yield folder / target.name
 
 
@@ -55,7 +55,7 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
 def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
     """Give an empty folder to fill, and put it in the place of `path` once whole; see `check_output_directory`."""
     check_output_directory(path, overwrite, inputs=inputs)
-    with _beside(Path(os.path.realpath(path))) as folder:
+    with _temporary_folder_beside(Path(os.path.realpath(path))) as folder:
         yield folder
 
 
@@ -69,14 +69,14 @@ def write_text(path: PathLike, text: str) -> Path:
 def write_json(path: PathLike, obj: Any) -> Path:
     """Write `obj` as readable JSON: arrays become lists, paths strings, NaN and the infinities `null`."""
 
-    def plain(one: Any) -> Any:
+    def json_value(one: Any) -> Any:
         return os.fspath(one) if isinstance(one, os.PathLike) else getattr(one, "tolist", lambda: list(one))()
 
-    content = json.loads(json.dumps(obj, default=plain), parse_constant=lambda _: None)
+    content = json.loads(json.dumps(obj, default=json_value), parse_constant=lambda _: None)
     return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def save_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
+def write_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
     """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
     with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
         save_portable(model, folder)
@@ -97,7 +97,7 @@ def check_output_directory(
     target, problem = Path(os.path.realpath(path)), None
     if target.is_symlink() and not target.exists() or target.exists() and not target.is_dir():
         problem = "is no folder: give another path"
-    elif inside := [source for source in _paths(inputs) if target in (source, *source.parents)]:
+    elif inside := [source for source in _existing_paths(inputs) if target in (source, *source.parents)]:
         problem = f"holds what is read, {inside[0]}: give another path"
     elif target.exists() and any(target.iterdir()):
         contents = sorted(target.rglob("*"))
@@ -108,7 +108,7 @@ def check_output_directory(
         elif others or not any((target / marker).is_file() for marker in _MARKERS):
             which = others[0].relative_to(target) if others else f"files, but no {' or '.join(_MARKERS)}"
             problem = f"is no saved model or map alone, for it holds {which}: move it away, or give another path"
-    _check_place(target, problem and f"{target} {problem}")
+    _refuse_unwritable(target, problem and f"{target} {problem}")
     return Path(path)
 
 
@@ -117,20 +117,20 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
     target, problem = Path(os.path.realpath(path)), None
     if target.is_symlink() or target.exists() and not target.is_file():
         problem = "is no regular file, but a folder, a device, a pipe or a loop of links"
-    elif changed := [read for read in _paths(inputs) if read in (target, *target.parents)]:
+    elif changed := [read for read in _existing_paths(inputs) if read in (target, *target.parents)]:
         problem = f"would change what is read, {changed[0]}"
-    elif ours is not None and target.exists() and target.stat().st_size and not _begins(target, ours):
+    elif ours is not None and target.exists() and target.stat().st_size and not _matches_ends(target, ours):
         problem = "is there already, and holds something else"
-    _check_place(target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name")
+    _refuse_unwritable(target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name")
     return target
 
 
-def is_set_aside(file: Path) -> bool:
+def is_hidden_or_partial(file: Path) -> bool:
     """Whether a path inside a folder is hidden, or in a folder of work that is not done, such as `_temporary`."""
     return any(part[0] in "._" or ".st-xlret-" in part for part in file.parts)
 
 
-def _begins(file: Path, pattern: str) -> bool:
+def _matches_ends(file: Path, pattern: str) -> bool:
     """Whether a file begins, or ends, as a pattern has it."""
     with open(file, "rb") as content:
         head = content.read(1000)
@@ -138,12 +138,12 @@ def _begins(file: Path, pattern: str) -> bool:
         return re.match(pattern.encode(), head + content.read()) is not None
 
 
-def _paths(inputs: Iterable[object]) -> list[Path]:
+def _existing_paths(inputs: Iterable[object]) -> list[Path]:
     places = [os.path.expanduser(str(source)) for source in inputs if source]
     return [Path(os.path.realpath(place)) for place in places if os.path.exists(place)]
 
 
-def _check_place(folder: Path, problem: str | None) -> None:
+def _refuse_unwritable(folder: Path, problem: str | None) -> None:
     """Refuse a place with a problem, or one in which nothing can be written."""
     if problem:
         raise FileExistsError(problem)
@@ -152,10 +152,10 @@ def _check_place(folder: Path, problem: str | None) -> None:
 
 
 @contextmanager
-def _beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> Iterator[Path]:
+def _temporary_folder_beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> Iterator[Path]:
     """A temporary folder beside `target`, removed at the end; it, or the file of the name in it, becomes `target`."""
     folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp")  # mkdtemp ignores the umask
-    before, new_parents = _state(target), [parent for parent in target.parents if not parent.exists()]
+    before, new_parents = _sizes_and_times(target), [parent for parent in target.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True)
         yield folder
@@ -165,10 +165,10 @@ def _beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> 
                 file.chmod(file.stat().st_mode | folder.stat().st_mode & 0o666)
                 with open(file, "rb") as written:
                     os.fsync(written.fileno())
-        if is_guarded and _state(target) != before:  # hours may have passed
+        if is_guarded and _sizes_and_times(target) != before:  # hours may have passed
             raise FileExistsError(f"{target} has appeared or changed meanwhile: it is left as it is")
         if not is_file:
-            _swap_in(target, folder)
+            _swap_folder_in(target, folder)
         elif (folder / target.name).exists():
             os.replace(folder / target.name, target)
     except Exception as error:
@@ -185,13 +185,13 @@ def _beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> 
                 parent.rmdir()
 
 
-def _state(target: Path) -> list[tuple[Path, int, int]]:
+def _sizes_and_times(target: Path) -> list[tuple[Path, int, int]]:
     """What is under a name: files with their sizes and times."""
     files = (file for file in (target, *sorted(target.rglob("*"))) if file.is_file())
     return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _swap_in(target: Path, new: Path) -> None:
+def _swap_folder_in(target: Path, new: Path) -> None:
     """Rename `new` to `target`; at every moment one whole folder is on disk under a visible name."""
     old = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-replaced")
     if target.exists():

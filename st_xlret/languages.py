@@ -26,14 +26,14 @@ _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wr
 
 def language_to_id(code: str) -> int:
     """Turn a language code in normal form into an integer that fits an int64 tensor: its ASCII bytes as one number."""
-    return int.from_bytes(_plain(code, shown=code).encode("ascii"), "big")
+    return int.from_bytes(_check_code_of_id(code, shown=code).encode("ascii"), "big")
 
 
 def id_to_language(language_id: int) -> str:
     """Turn an id of `language_to_id` back into its language code; a ValueError for other numbers."""
     number = int(language_id)
     code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1") if number > 0 else ""
-    return _plain(code, shown=language_id)
+    return _check_code_of_id(code, shown=language_id)
 
 
 def check_language(code: str, *, where: str = "") -> str:
@@ -53,7 +53,7 @@ def check_language(code: str, *, where: str = "") -> str:
     return normal
 
 
-def read_label(value: Any) -> str | None:
+def language_of_label(value: Any) -> str | None:
     """The language of a text by its label, in normal form; None for a missing label. A ValueError if it is no code.
 
     None, NaN, blanks, "unknown" and the like, and ISO 639's codes for no single language are missing; bytes are text.
@@ -69,7 +69,7 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     looks_so: dict[str, bool] = {}
     for name, value in ((name, value) for row in rows for name, value in row.items()):
         try:
-            if read_label(value) is not None:
+            if language_of_label(value) is not None:
                 looks_so.setdefault(name, True)
         except ValueError:
             looks_so[name] = False
@@ -85,7 +85,7 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     if isinstance(metadata, Mapping):
         values |= {f"metadata.{name}": value for name, value in metadata.items()}
     try:
-        return next(filter(None, (read_label(values.get(field)) for field in fields or _LABELS)), None)
+        return next(filter(None, (language_of_label(values.get(field)) for field in fields or _LABELS)), None)
     except ValueError as error:
         others = language_fields([values])
         hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
@@ -108,10 +108,10 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     if wanted is None or code in wanted:
         return code
     primary = code.partition("-")[0]
-    return primary if primary in wanted and same_language(code, primary) else None
+    return primary if primary in wanted and is_same_language(code, primary) else None
 
 
-def same_language(one: str, other: str) -> bool:
+def is_same_language(one: str, other: str) -> bool:
     """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts."""
     is_primary_the_same = one.partition("-")[0] == other.partition("-")[0]
     return is_primary_the_same and _language_and_script(one) == _language_and_script(other)
@@ -217,7 +217,7 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
     return checked
 
 
-def _plain(code: str, *, shown: object) -> str:
+def _check_code_of_id(code: str, *, shown: object) -> str:
     """The code, if an id holds it; else a `ValueError` that shows the code or the id."""
     is_short = 1 <= len(code) <= MAX_CODE_BYTES
     if not (is_short and code.isascii() and code == code.lower() and code.replace("-", "").isalnum()):

@@ -18,7 +18,7 @@ from transformers import HfArgumentParser
 _IS_FILE = re.compile(r".*\.ya?ml$", re.DOTALL).match
 
 
-class _Help(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
+class _HelpFormatter(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
     """Shows defaults, and the description as it is written."""
 
 
@@ -55,15 +55,15 @@ def parse(
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = [*takewhile(_IS_FILE, words)]
-    about = {"usage": "%(prog)s [OPTIONS.yaml] [options]", "prog": prog, "description": description}
-    parser = HfArgumentParser(groups, allow_abbrev=False, formatter_class=_Help, **about)
+    parser_options = {"usage": "%(prog)s [OPTIONS.yaml] [options]", "prog": prog, "description": description}
+    parser = HfArgumentParser(groups, allow_abbrev=False, formatter_class=_HelpFormatter, **parser_options)
     every = [each for group in groups for each in fields(group)]
     lists = [each.name for each in every if "list" in str(each.type) and "action" not in each.metadata]
     names = [word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")]
     if twice := sorted(name for name in lists if names.count(name) > 1):  # the first values would be lost
         raise ValueError(f"--{twice[0]} is given twice: write its values after one")
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
-    of_files = [word for file in files for word in _words_of(file)]
+    of_files = [word for file in files for word in _command_line_words(file)]
     return parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
 
 
@@ -83,7 +83,7 @@ def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
     return [*words, *others]
 
 
-def _words_of(file: str) -> Iterator[str]:
+def _command_line_words(file: str) -> Iterator[str]:
     """A file of options as words of a command line; an option without a value keeps its default."""
     try:
         options = yaml.safe_load(Path(file).read_text(encoding="utf-8"))

@@ -47,19 +47,19 @@ def save_portable(model: Any, folder: str | Path) -> None:
     """
     model.save_pretrained(str(folder))
     file = Path(folder) / "modules.json"
-    modules = _rewrite(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []
+    modules = _rewrite_json(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []
     for module in modules:
-        _to_old_form(module["type"], Path(folder) / module["path"])
+        _rewrite_settings(module["type"], Path(folder) / module["path"])
     names = [module["type"].rpartition(".")[2] for module in modules]
     if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
         logger.warning("%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder)
     routes: Any = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
     for role in ("query", "document") if {*routes} == {"query", "document"} else ():
-        save_portable(_of_role(model, role), Path(folder) / role)
-        _share_files(Path(folder) / role, Path(folder))
+        save_portable(_model_of_role(model, role), Path(folder) / role)
+        _link_equal_weights(Path(folder) / role, Path(folder))
 
 
-def _of_role(model: Any, role: str) -> Any:
+def _model_of_role(model: Any, role: str) -> Any:
     """The model without its `Router`, for the texts of one role."""
     parts = [getattr(module, "sub_modules", {role: [module]})[role] for module in model.children()]
     names = (role, "passage", "corpus") if role == "document" else (role,)
@@ -72,7 +72,7 @@ def _of_role(model: Any, role: str) -> Any:
     return plain
 
 
-def _share_files(folder: Path, whole: Path) -> None:
+def _link_equal_weights(folder: Path, whole: Path) -> None:
     """Let weights that a model of one role has from the whole one be the same file, where the disk can."""
     others = [file for file in whole.rglob("*.safetensors") if folder not in file.parents]
     for file in folder.rglob("*.safetensors"):
@@ -83,7 +83,7 @@ def _share_files(folder: Path, whole: Path) -> None:
                 file.with_suffix(".link").replace(file)
 
 
-def _rewrite(file: Path, change: Callable[[Any], Any]) -> Any:
+def _rewrite_json(file: Path, change: Callable[[Any], Any]) -> Any:
     """The contents of a JSON file after the change, which is written; nothing if there is no such file."""
     if not file.is_file():
         return None
@@ -97,32 +97,32 @@ def _old_type(module_type: str) -> str:
     return _OLD_PACKAGE + name if name in _OLD_NAMES and package.startswith("sentence_transformers.") else module_type
 
 
-def _to_old_form(module_type: str, folder: Path) -> None:
+def _rewrite_settings(module_type: str, folder: Path) -> None:
     """The settings of one saved module, in its folder, under their old names."""
     name = module_type.removeprefix(_OLD_PACKAGE)
     if name == "Transformer":
         # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.
-        tokenizer = _rewrite(folder / "tokenizer_config.json", _old_tokenizer) or {}
+        tokenizer = _rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}
         limit = tokenizer.get("model_max_length")
-        _rewrite(folder / "sentence_bert_config.json", lambda config: _old_transformer(config, limit))
+        _rewrite_json(folder / "sentence_bert_config.json", lambda config: _old_transformer_config(config, limit))
     elif name == "Pooling":
-        _rewrite(folder / "config.json", _old_pooling)
+        _rewrite_json(folder / "config.json", _old_pooling_config)
     elif name in ("Dense", "Normalize"):
-        _rewrite(folder / "config.json", lambda config: {k: v for k, v in config.items() if _NEW_DEFAULTS.get(k) != v})
+        _rewrite_json(folder / "config.json", lambda old: {k: v for k, v in old.items() if _NEW_DEFAULTS.get(k) != v})
     elif name == "Router":
-        router = _rewrite(folder / "router_config.json", _old_router)
+        router = _rewrite_json(folder / "router_config.json", _old_router_config)
         for inner_name, inner_type in router["types"].items():
-            _to_old_form(inner_type, folder / inner_name)
+            _rewrite_settings(inner_type, folder / inner_name)
 
 
-def _old_transformer(config: Config, limit: int | None) -> Config:
+def _old_transformer_config(config: Config, limit: int | None) -> Config:
     of_text = config.get("transformer_task", "feature-extraction") == "feature-extraction"
     if not of_text or [*config.get("modality_config", ["text"])] != ["text"] or config.get("processing_kwargs"):
         return config
     return {"max_seq_length": limit, "do_lower_case": False}
 
 
-def _old_tokenizer(config: Config) -> Config:
+def _old_tokenizer_config(config: Config) -> Config:
     if config.get("tokenizer_class") == "TokenizersBackend":  # its name in transformers 5
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
     if isinstance(config.get("extra_special_tokens"), list):  # transformers 4 expects a dictionary under this name
@@ -130,7 +130,7 @@ def _old_tokenizer(config: Config) -> Config:
     return config
 
 
-def _old_pooling(config: Config) -> Config:
+def _old_pooling_config(config: Config) -> Config:
     modes = config["pooling_mode"]
     modes = [modes] if isinstance(modes, str) else modes
     if not set(modes) <= set(_POOLINGS):
@@ -140,7 +140,7 @@ def _old_pooling(config: Config) -> Config:
     return {"word_embedding_dimension": size, **flags, "include_prompt": config["include_prompt"]}
 
 
-def _old_router(config: Config) -> Config:
+def _old_router_config(config: Config) -> Config:
     parameters = {name: value for name, value in config["parameters"].items() if value != {}}
     types = {name: _old_type(inner_type) for name, inner_type in config["types"].items()}
     return {**config, "types": types, "parameters": parameters}

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from st_xlret.files import atomic_directory, atomic_file, check_output_directory, save_model, write_json, write_text
+from st_xlret.files import atomic_directory, atomic_file, check_output_directory, write_json, write_model, write_text
 
 
 @dataclass
@@ -40,7 +40,7 @@ def content_of(folder: Path) -> str:
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
-    return save_model(Model("old"), tmp_path / "model")
+    return write_model(Model("old"), tmp_path / "model")
 
 
 def test_weights_are_as_readable_as_the_umask_says(saved: Path) -> None:
@@ -58,7 +58,7 @@ def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
         check_output_directory(saved, resume=False)
     check_output_directory(saved, resume=True)
     check_output_directory(saved / "runs" / "ccp")  # which makes no folder
-    save_model(Model(), saved, overwrite=True)
+    write_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "new" and len(os.listdir(saved)) == 2 and os.listdir(saved.parent) == ["model"]
 
 
@@ -67,17 +67,17 @@ def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str) -
     (saved / name).parent.mkdir(exist_ok=True)
     (saved / name).write_text("years of work")
     with pytest.raises(FileExistsError, match=name.partition("/a")[0]):
-        save_model(Model(), saved, overwrite=True)
+        write_model(Model(), saved, overwrite=True)
     assert (saved / name).read_text() == "years of work" and content_of(saved) == "old"
 
 
 def test_an_output_folder_holds_no_input_and_a_saved_model(saved: Path) -> None:
     for source in (saved, saved / "modules.json"):
         with pytest.raises(FileExistsError, match="is read"):
-            save_model(Model(), saved, overwrite=True, inputs=[None, "hub/model", str(source)])
+            write_model(Model(), saved, overwrite=True, inputs=[None, "hub/model", str(source)])
     (saved / "modules.json").unlink()  # weights alone are no saved model
     with pytest.raises(FileExistsError, match=str(saved)):
-        save_model(Model(), saved, overwrite=True)
+        write_model(Model(), saved, overwrite=True)
 
 
 def test_an_output_file_is_new_or_ours_and_no_input(tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_an_output_file_is_new_or_ours_and_no_input(tmp_path: Path) -> None:
 def test_an_error_leaves_nothing_and_loses_nothing(saved: Path, error: BaseException, message: str) -> None:
     for target in (saved.parent / "runs" / "other", saved):
         with pytest.raises((OSError, KeyboardInterrupt), match=message.format(target)):
-            save_model(Model(error=error), target, overwrite=True)
+            write_model(Model(error=error), target, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
 
 def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "rename", Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT]))
     with pytest.raises(OSError, match="a bad disk"):
-        save_model(Model(), saved, overwrite=True)
+        write_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
 
@@ -128,7 +128,7 @@ def test_what_appears_or_changes_meanwhile_is_kept(saved: Path) -> None:
     for target in (saved.parent / "new", saved):
         with pytest.raises(FileExistsError, match="meanwhile"), atomic_directory(target, overwrite=True) as folder:
             (folder / "modules.json").write_text("mine")
-            save_model(Model("theirs"), target, overwrite=True)
+            write_model(Model("theirs"), target, overwrite=True)
         assert content_of(target) == "theirs"
     with pytest.raises(FileExistsError, match="meanwhile"), atomic_file(saved.parent / "a", ours="mine") as file:
         file.write_text("mine")
@@ -142,7 +142,7 @@ def test_of_a_link_the_target_is_written_and_no_pipe(saved: Path) -> None:
     file.symlink_to(saved.parent / "results.json")
     loop.symlink_to(loop)
     os.mkfifo(pipe)
-    save_model(Model(), folder, overwrite=True)
+    write_model(Model(), folder, overwrite=True)
     write_json(file, 1)
     assert folder.is_symlink() and file.is_symlink() and content_of(saved) == "new"
     assert (saved.parent / "results.json").read_text() == "1\n"

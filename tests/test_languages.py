@@ -47,7 +47,7 @@ def test_a_bare_language_takes_its_variants_in_the_same_script_and_a_code_means_
     assert {code: match_language(code, wanted) for code in kept_as} == kept_as
     assert match_language("pt", {"pt-br"}) is None and match_language("pt-br", None) == "pt-br"
     pairs = [("en-gb", "en-us"), ("sr", "sr-latn"), ("zh", "yue")]
-    assert [languages.same_language(*pair) for pair in pairs] == [True, False, False]
+    assert [languages.is_same_language(*pair) for pair in pairs] == [True, False, False]
     known = ["fr", "ru", "zh", "pt-br", "pt-PT"]
     codes = {"rus": "ru", "fr-CA": "fr", "cmn": "zh", "zh-Hant": None, "pt": "pt-br", "pt_pt": "pt-PT", "und": None}
     assert {code: languages.find_language(code, known) for code in codes} == codes
@@ -86,11 +86,11 @@ def test_texts_are_identified_and_wrong_labels_found() -> None:
 
 def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
     for label in ("fr", "FR ", "fra", "fra_Latn", "fr-Latn", b"fr"):
-        assert languages.read_label(label) == "fr"
+        assert languages.language_of_label(label) == "fr"
         for record in ({"metadata": {"language": label}, "language": " "}, {"lang": label}):
             assert languages.language_of(record) == "fr"
     for label in (None, float("nan"), "", "  ", "und", "None", "mul", b"unknown"):
-        assert languages.read_label(label) is None and languages.language_of({"language": label}) is None
+        assert languages.language_of_label(label) is None and languages.language_of({"language": label}) is None
     row = {"language": "health/tico19-PubMed_8", "code": "fra_Latn", "text": "Il pleut.", "n": 3, "und": "und"}
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
         languages.language_of(row)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from st_xlret.commands import check_options
-from st_xlret.files import check_output_directory, save_model
+from st_xlret.files import check_output_directory, write_model
 from st_xlret.options import name_leading_words, option, parse
 
 _DTYPES = ["auto", "float32", "bfloat16", "float16"]
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
         check_finite(plain)
     set_card_data(plain, license=options.license)
     plain.model_card_data.model_id = repository.repo_id if repository else None
-    save_model(plain, target, overwrite=options.overwrite)
+    write_model(plain, target, overwrite=options.overwrite)
     size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
     print(f"{target}: {size / 1e6:,.0f} MB")
     if repository:

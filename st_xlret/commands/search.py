@@ -133,7 +133,7 @@ class SearchPool:
     def search(self, queries: Sequence[str]) -> list[list[SearchResult]]:
         """The best texts for each query, in one pass over the vectors, by cosine or as the store by dot product."""
         from st_xlret.encoding import encode
-        from st_xlret.languages import LanguageIdentifier, check_language, same_language
+        from st_xlret.languages import LanguageIdentifier, check_language, is_same_language
 
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
@@ -160,7 +160,7 @@ class SearchPool:
             versions = [dict[Any, SearchResult]() for _ in queries]
             for vectors, rows in self._rows_with_text():
                 for answer, version, code, scores in zip(answers, versions, preferred, asked @ vectors.T, strict=True):
-                    alike = [other for other in codes if other and same_language(other, code)]
+                    alike = [other for other in codes if other and is_same_language(other, code)]
                     is_one = np.isin(rows["group"], np.array(list(answer), object)) & np.isin(rows["language"], alike)
                     chosen = {name: column[is_one] for name, column in rows.items()}
                     _keep_best_rows(version, scores[is_one], chosen, options.top_k)

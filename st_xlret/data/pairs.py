@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text
 from st_xlret.data.rows import rows_by_value
-from st_xlret.languages import check_language, language_of, languages_in_name, match_language, same_language
+from st_xlret.languages import check_language, is_same_language, language_of, languages_in_name, match_language
 
 COLUMNS = dict.fromkeys(("source", "target", "source_language", "target_language"), "string")
 FORMATS = (
@@ -80,7 +80,7 @@ def load_pairs(
                     codes, outcome = [source_language, target_language], "other_languages"
                 elif score is not None and not score >= min_score:
                     outcome = "low_score"
-                elif same_language(*map(str, codes)):
+                elif is_same_language(*map(str, codes)):
                     outcome = "same_language"
                 elif not all(texts):
                     outcome = "empty"

@@ -28,7 +28,7 @@ from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
 from st_xlret import __version__
-from st_xlret.files import atomic_file, is_set_aside, write_text
+from st_xlret.files import atomic_file, is_hidden_or_partial, write_text
 from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)
@@ -226,7 +226,7 @@ def files_of(
             files.add(path)
             continue
         every = {file for file in path.rglob("*") if file.is_file()}
-        inside = {file for file in every if not is_set_aside(file.relative_to(path))}
+        inside = {file for file in every if not is_hidden_or_partial(file.relative_to(path))}
         files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
         log = next((log for pattern in _LOGS for log in path.glob(pattern)), None)
         if log or not taken:

@@ -21,7 +21,7 @@ from typing_extensions import Self
 from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, name_file_in_errors
-from st_xlret.languages import check_language, language_of, read_label
+from st_xlret.languages import check_language, language_of, language_of_label
 from st_xlret.search import top_k, unit_rows
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def language_metrics(
 def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
     """Rows (id, title, text, language) as a table, without titles if all are empty; a missing language is ""."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    spelling = {code: read_label(code) or "" for code in set(columns[3])}
+    spelling = {code: language_of_label(code) or "" for code in set(columns[3])}
     columns[3] = [spelling[code] for code in columns[3]]
     table = dict(zip(("id", "title", "text", "language"), columns, strict=True))
     return Dataset.from_dict({name: column for name, column in table.items() if name != "title" or any(column)})

@@ -70,7 +70,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     sections: dict[str, str] = field(default_factory=dict, init=False)  # heading -> Markdown, after that on usage
     training_seconds: float | None = field(default=None, init=False)  # the host counts on until the card is written
 
-    def with_facts_of(self, name: str) -> Self:
+    def add_facts_of(self, name: str) -> Self:
         """The same card with what it lacks, as the card of a folder, or of a base model on the Hub, states it."""
         path = Path(name).expanduser()
         if not path.exists():
@@ -109,7 +109,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         return values
 
 
-def card_data(model: SentenceTransformer) -> CrossLingualCardData:
+def ensure_card_data(model: SentenceTransformer) -> CrossLingualCardData:
     """The model's card data, which is made one of this package's if it is the host's."""
     card: Any = model.model_card_data
     if not isinstance(card, CrossLingualCardData):
@@ -117,7 +117,7 @@ def card_data(model: SentenceTransformer) -> CrossLingualCardData:
         replaced = {"local_files_only", "widget", "similarities"}
         stated = {name: value for name, value in vars(card).items() if value or value is False}
         vars(ours).update({name: value for name, value in stated.items() if name not in replaced})
-        card = ours.with_facts_of(_source_of(model))
+        card = ours.add_facts_of(_checkpoint_name(model))
     return card  # type: ignore[no-any-return]
 
 
@@ -151,7 +151,7 @@ def set_card_data(
         ['en', 'pt']
     """
     check_license(license)
-    card = card_data(model)
+    card = ensure_card_data(model)
     if languages:
         card.set_language(list(dict.fromkeys(code.partition("-")[0] for code in languages)))  # the Hub takes no others
     card.model_name = model_name or card.model_name
@@ -166,7 +166,7 @@ def set_card_data(
         card.sections["Data"] = "\n".join(lines)
     card.datasets = list(dict.fromkeys([*card.datasets, *filter(_NAME.fullmatch, on_hub)]))
     card.add_tags(["st-xlret", *tags])
-    card.with_facts_of(base_model or _source_of(model))
+    card.add_facts_of(base_model or _checkpoint_name(model))
     card.license = license or card.license
 
 
@@ -177,9 +177,9 @@ def check_license(license: str | None) -> None:
         raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as {near}, or other")
 
 
-def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
+def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
     """Tell the card of an exported model what is known of the model that it was made from, but for its scores."""
-    before, after = card_data(source), card_data(target)
+    before, after = ensure_card_data(source), ensure_card_data(target)
     for name in ("language", "license", "base_model", "datasets"):
         setattr(after, name, getattr(before, name) or getattr(after, name))
     after.sections |= {heading: text for heading, text in before.sections.items() if heading != "Results"}
@@ -189,11 +189,11 @@ def carry_card_data(source: SentenceTransformer, target: SentenceTransformer) ->
     after.register_model(target)
 
 
-def set_calibration(
+def set_card_calibration(
     model: SentenceTransformer, calibration: CalibrationLayer, queries: CalibrationLayer | None = None
 ) -> None:
     """Tell the card of a calibrated model which calibration it has, and whether queries have one of their own."""
-    card, known = card_data(model), [step for step in calibration.steps if step in _STEPS]
+    card, known = ensure_card_data(model), [step for step in calibration.steps if step in _STEPS]
     parts = ["A map after the encoder brings the embeddings of all languages into one space."]
     parts.append("\n".join(f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known))
     has_queries = "no" if queries is None else "yes"
@@ -242,6 +242,6 @@ def _language_snippet(model: SentenceTransformer, name: str) -> str:
     return "```python\n" + "\n".join(lines) + "\n```"
 
 
-def _source_of(model: SentenceTransformer) -> str:
+def _checkpoint_name(model: SentenceTransformer) -> str:
     """The checkpoint of the model's Transformer, or an empty text."""
     return getattr(getattr(model.transformers_model, "config", None), "name_or_path", "") or ""

@@ -18,7 +18,7 @@ from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
 from st_xlret.encoding import PROMPT_NAMES, Role, role_prompt, task_languages
-from st_xlret.hub.card import CrossLingualCardData, carry_card_data, set_calibration
+from st_xlret.hub.card import CrossLingualCardData, copy_card_data, set_card_calibration
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """
     path = os.path.expanduser(name)
     try:
-        card = CrossLingualCardData().with_facts_of(path)
+        card = CrossLingualCardData().add_facts_of(path)
         model = SentenceTransformer(path, device=device, model_card_data=card)
         check_finite(model)
         return model
@@ -92,14 +92,14 @@ def export(
         widths = [module.get_embedding_dimension() for module in modules if hasattr(module, "get_embedding_dimension")]
         calibration.check_width(widths[-1] if widths else None)
         layers: dict[Role, CalibrationLayer] = {"document": calibration, "query": query_calibration or calibration}
-        lengths = _lengths(pooled, layers) if pooled and ends_normalized and calibration.language_agnostic else None
+        lengths = _row_lengths(pooled, layers) if pooled and ends_normalized and calibration.language_agnostic else None
         modules[len(modules) - bool(lengths) :] = [calibration] + [Normalize()] * ends_normalized
     last = next((module for module in reversed(modules) if isinstance(module, CalibrationLayer)), None)
     for place, module in enumerate(modules):
         if isinstance(module, CalibrationLayer):
             queries, spans = (query_calibration, lengths) if module is calibration else (None, None)
-            modules[place] = _built_in(module, queries, spans, default_language).to(first)
-    for module in _with_routes(modules):
+            modules[place] = _built_in_module(module, queries, spans, default_language).to(first)
+    for module in _modules_with_inner_ones(modules):
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"
             raise ValueError(f"{name} is no module of Sentence Transformers: the model would not load without us")
@@ -107,9 +107,9 @@ def export(
     prompts |= {role: role_prompt(model, role) for role in PROMPT_NAMES}
     same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     exported = SentenceTransformer(modules=modules, device=str(model.device), prompts=prompts, **same)
-    carry_card_data(model, exported)
+    copy_card_data(model, exported)
     if last is not None:
-        set_calibration(exported, last, query_calibration)
+        set_card_calibration(exported, last, query_calibration)
     check_finite(exported)
     return exported
 
@@ -123,8 +123,8 @@ def pooled_rows(
         return {}
     before = SentenceTransformer(modules=modules, device=str(model.device))
     prompts = {role: role_prompt(model, role) for role in PROMPT_NAMES} | dict(prompts or {})
-    how: Any = {"convert_to_tensor": True, "show_progress_bar": False}
-    rows = {role: before.encode(list(texts), task=role, prompt=prompts[role], **how) for role in PROMPT_NAMES}
+    encoding: Any = {"convert_to_tensor": True, "show_progress_bar": False}
+    rows = {role: before.encode(list(texts), task=role, prompt=prompts[role], **encoding) for role in PROMPT_NAMES}
     return {role: of_role.float().cpu() for role, of_role in rows.items()}
 
 
@@ -178,7 +178,7 @@ class Repository:
         self._hub, self._files, self._keeps_card, problem = HfApi(token=self.token), list[str](), False, ""
         try:
             if not self.create_pr:
-                self.repo_id = _writable(self._hub, self.repo_id, self.private)
+                self.repo_id = _ensure_repository(self._hub, self.repo_id, self.private)
             is_private = self._hub.model_info(self.repo_id).private
             with suppress(RevisionNotFoundError):
                 files = self._hub.list_repo_files(self.repo_id, revision=self.revision)
@@ -218,7 +218,7 @@ class Repository:
         return str(commit.pr_url or commit.commit_url)
 
 
-def _writable(hub: HfApi, repo_id: str, private: bool | None) -> str:
+def _ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
     """The full name of a repository, new or there, that the token may write to."""
     try:
         return str(hub.create_repo(repo_id, private=private).repo_id)
@@ -231,7 +231,7 @@ def _writable(hub: HfApi, repo_id: str, private: bool | None) -> str:
     return name
 
 
-def _lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]) -> dict[Role, float] | None:
+def _row_lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]) -> dict[Role, float] | None:
     """Role -> the mean length of its rows; None where it cannot stand for that of each row."""
     is_one = layers["query"] is layers["document"]
     lengths: dict[Role, float] = {}
@@ -249,7 +249,7 @@ def _lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLay
     return lengths
 
 
-def _built_in(
+def _built_in_module(
     documents: CalibrationLayer,
     queries: CalibrationLayer | None,
     lengths: Mapping[Role, float] | None,
@@ -258,33 +258,33 @@ def _built_in(
     """The maps as a `Dense`, or as a `Router` by role or by language."""
     if documents.language_agnostic:
         lengths = lengths or {"document": 1.0, "query": 1.0}
-        dense = _dense(documents, None, lengths["document"])
+        dense = _dense_layer(documents, None, lengths["document"])
         if queries is None:
             return dense
-        return Router({"document": [dense], "query": [_dense(queries, None, lengths["query"])]}, "document")
+        return Router({"document": [dense], "query": [_dense_layer(queries, None, lengths["query"])]}, "document")
     # A `ModuleDict` cannot hold every code: `to` (Tongan) is one of its methods.
     refused = [code for code in documents.languages if hasattr(nn.ModuleDict(), code)]
     routes = {code: f"language_{code}" if code in refused else code for code in documents.languages}
-    maps: dict[str, list[Any]] = {route: [_dense(documents, code)] for code, route in routes.items()}
+    maps: dict[str, list[Any]] = {route: [_dense_layer(documents, code)] for code, route in routes.items()}
     default = default or documents.pivot or documents.languages[0]
     default = routes.get(default, default)  # the host refuses one that is no route
     # `encode_query` and `encode_document` need routes of their own.
     tasks: dict[tuple[str | None, Any], str] = {("query", None): default, ("document", None): default}
     tasks |= {(code, None): routes[code] for code in refused}
     if queries is not None:
-        maps |= {f"query_{code}": [_dense(queries, code)] for code in routes}
+        maps |= {f"query_{code}": [_dense_layer(queries, code)] for code in routes}
         tasks["query", None] = next(f"query_{code}" for code, route in routes.items() if route == default)
     return Router(maps, default_route=default, route_mappings=tasks)
 
 
-def _dense(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:
+def _dense_layer(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:
     weight, bias = calibration.map_of(language)
     rows, columns = weight.shape
     return Dense(columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=length * bias)
 
 
-def _with_routes(modules: Sequence[nn.Module]) -> list[nn.Module]:
+def _modules_with_inner_ones(modules: Sequence[nn.Module]) -> list[nn.Module]:
     """The modules and those inside their routes."""
     routers = [module for module in modules if isinstance(module, Router)]
     inside = [inner for router in routers for route in router.sub_modules.children() for inner in route.children()]
-    return [*modules, *(_with_routes(inside) if inside else [])]
+    return [*modules, *(_modules_with_inner_ones(inside) if inside else [])]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from st_xlret.languages import LanguageIdentifier, check_languages, match_language, read_label
+from st_xlret.languages import LanguageIdentifier, check_languages, language_of_label, match_language
 
 Metric = Literal["cosine", "dot", "euclidean"]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -407,7 +407,7 @@ def first_vector_length(vectors: Iterable[Any]) -> int:
 def _label_and_code(label: str | None) -> tuple[str, str]:
     """A label and its code; "" for a label that is missing, and for the code of one that is none."""
     try:
-        code = read_label(label) or ""
+        code = language_of_label(label) or ""
     except ValueError:
         return label or "", ""
     return code, code

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from st_xlret.files import atomic_file, is_set_aside
+from st_xlret.files import atomic_file, is_hidden_or_partial
 from st_xlret.optional import import_optional
 from st_xlret.stores import base
 from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, batch_vectors, make_batch, vector_column
@@ -226,8 +226,8 @@ class ParquetStore(TableStore):
     def _find_files(self) -> list[Path]:
         """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
         files = [file.relative_to(self.place) for file in sorted(self.place.rglob("*")) if file.is_file()]
-        chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_set_aside(file)]
-        if others := [str(file) for file in files if (file.suffix == ".parquet") == is_set_aside(file)]:
+        chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_hidden_or_partial(file)]
+        if others := [str(file) for file in files if (file.suffix == ".parquet") == is_hidden_or_partial(file)]:
             some = ", ".join(others[:3])
             warnings.warn(f"{self.name}: {len(others)} files are left out, such as {some}", stacklevel=4)
         log = next((log.name for pattern in _LOGS for log in self.place.glob(pattern)), None)

@@ -24,7 +24,7 @@ from transformers import TrainerState, set_seed
 
 from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
-from st_xlret.files import atomic_directory, check_output_directory, save_model, write_json
+from st_xlret.files import atomic_directory, check_output_directory, write_json, write_model
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.hub.export import Repository
 from st_xlret.options import option
@@ -159,7 +159,7 @@ class Run:
         languages = sorted(results.get("languages", []))
         set_card_data(model, license=args.license, data=sources, languages=languages, tags=[tag])
         model.model_card_data.model_id = repository.repo_id if repository else None
-        path = save_model(model, self.output / "model", overwrite=args.overwrite or args.resume)
+        path = write_model(model, self.output / "model", overwrite=args.overwrite or args.resume)
         write_json(self.output / "results.json", results)
         print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
         (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run

@@ -20,7 +20,7 @@ from torch.utils.data import BatchSampler, ConcatDataset
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
-from st_xlret.hub.card import card_data
+from st_xlret.hub.card import ensure_card_data
 from st_xlret.hub.export import check_finite
 from st_xlret.losses.base import CrossLingualLoss, column_role, package_loss
 from st_xlret.modules import freeze_unused
@@ -83,7 +83,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self.model_init: Any = kwargs.get("model_init")
         encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given, loss = loss, built(loss, encoder, anew=self.model_init is not None)
-        card_data(encoder)  # the host's would show texts of the data
+        ensure_card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
         # A joint step is one round over the data sets: the host accumulates their gradients.
@@ -177,7 +177,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     def call_model_init(self, trial: Any = None) -> Any:
         """A new model for a training, and new losses for it."""
         model: Any = super().call_model_init(trial)
-        card_data(model)
+        ensure_card_data(model)
         if getattr(self, "is_in_train", False):
             self._make_losses(model)
             self._before_trial = None if trial is None else copy.copy(self.args)

@@ -37,8 +37,8 @@ from st_xlret.calibration import embed_texts
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
 from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
-from st_xlret.files import check_output_directory, save_model, write_json
-from st_xlret.hub.card import card_data, set_card_data
+from st_xlret.files import check_output_directory, write_json, write_model
+from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import load_model, pooled_rows
 from st_xlret.options import option, parse
 from st_xlret.search import top_k, unit_rows
@@ -116,8 +116,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     plot_stages(stages, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
-    card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
-    save_model(models[best], output / "model", overwrite=True)
+    ensure_card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
+    write_model(models[best], output / "model", overwrite=True)
     results = {"seconds": round(time.perf_counter() - started, 1), "model": encoder, "stages": stages}
     write_json(output / "results.json", results)
     print(f"\n{results['seconds']:.0f} seconds. Pictures: {output}/*.png. The best model is {best}:\n")

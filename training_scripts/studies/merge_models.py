@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from st_xlret.files import save_model
+from st_xlret.files import write_model
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         trained = load_model(folder, "cpu").state_dict()
         for name, weight in weights.items():
             weight += float(share) * (trained[name] - original[name])
-    save_model(merged, given.output, overwrite=given.overwrite, inputs=[given.model, *shares])
+    write_model(merged, given.output, overwrite=given.overwrite, inputs=[given.model, *shares])
 
 
 if __name__ == "__main__":
