@@ -29,11 +29,11 @@ from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
+from st_xlret.stores.base import STORES, Store, open_store
 
 if TYPE_CHECKING:
     from st_xlret.calibration.choose import Comparison
     from st_xlret.calibration.judged import Recall, Rows
-    from st_xlret.stores import Store
 
 _CHECKED_TEXTS, _REPORTED_TEXTS, _DOUBTFUL = 300, 300, 0.2
 _UNITS = ["sentence", "text", "document"]
@@ -53,8 +53,8 @@ _APPLY = r"""Map stored vectors by a calibration, into something new beside them
     st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" --into mapped
     st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" --into mapped
 
-The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In Qdrant, PostgreSQL and Chroma,
-the same command continues what was interrupted, and maps rows that were added since. A map of queries alone
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In a database but LanceDB, the
+same command continues what was interrupted, and maps rows that were added since. A map of queries alone
 (--queries_only) needs no `apply`.
 """
 
@@ -100,7 +100,7 @@ class StoreArguments:
     _argument_group_name = "stored vectors"
 
     vectors: str | None = option(
-        None, "F.parquet, F.npy, F.faiss, qdrant:..., postgresql://..., lance:... or chroma:..., instead of texts."
+        None, f"{', '.join(f'F{kind}' if kind[0] == '.' else f'{kind}:...' for kind in STORES)}, instead of texts."
     )
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
@@ -109,8 +109,6 @@ class StoreArguments:
 
     def open_store(self) -> Store:
         """The store; without --vectors a `ValueError`."""
-        from st_xlret.stores import open_store
-
         check_options(self, "vectors")
         fields = {name: value for name, value in vars(self).items() if name != "vectors"}
         return open_store(self.vectors or "", **fields)

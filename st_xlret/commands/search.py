@@ -3,8 +3,8 @@ r"""Search stored vectors that have texts, by a query in any language.
     st-xlret search runs/index.parquet --query "Where do storks spend the winter?"
     st-xlret search runs/index.parquet --map map --compare runs/index.parquet --serve
 
-The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, a table
-of LanceDB or PostgreSQL, a collection of Qdrant or Chroma. They stay where they are, and each search reads all of them.
+The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, or a
+table or collection of a database. They stay where they are, and each search reads all of them.
 With --compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are
 mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page shows the answers side by side.
 """

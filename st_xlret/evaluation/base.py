@@ -87,11 +87,11 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         language_metrics: Whether to return each language's metrics beside the means. The CSV file has them in any case.
     """
 
-    benchmark: str = ""
+    benchmark: str = ""  # its name, as in `--benchmark`
     primary: str = ""  # the metric that chooses the best model, and the one that the card has for each language
     layout: str = ""  # files of the official layout
-    splits: tuple[str, ...] = ("test",)
-    is_on_hub: bool = False
+    splits: tuple[str, ...] = ("test",)  # the first is the default
+    is_on_hub: bool = False  # whether `from_files` also takes None for a folder
     published_metrics: tuple[str, ...] = ()  # by which published rows are compared
     languages_in_all: int = 0  # of the whole benchmark
 

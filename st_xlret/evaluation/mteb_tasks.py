@@ -55,11 +55,11 @@ def mteb_task(
     The texts are embedded by mteb's encoder (a model with a map per language is told their languages), and scored by
     the evaluator of the benchmark, whose `from_directory` takes the options, such as `split`:
     `mteb.evaluate(model, mteb_task("lareqa", "lareqa/xquad-r"), cache=None)`. BUCC is mining by margin, unlike mteb's
-    task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task. Benchmarks are `"tatoeba"`, `"bucc"`,
-    `"lareqa"`, `"mrtydi"`, `"mewsli-x"` and `"xor-retrieve"`; another one, or an unknown language, is a `ValueError`.
+    task of that name; Tatoeba's `f1_to_en` is the `f1` of mteb's own task. A `ValueError` of an unknown benchmark or
+    language lists the known ones.
     """
     name, codes, reference, license_name = _TASKS[chosen_names([benchmark], _TASKS, "mteb_task")[0]]
-    kind, is_mining = BENCHMARKS[benchmark], benchmark in ("tatoeba", "bucc")
+    kind, is_mining = BENCHMARKS[benchmark], not issubclass(BENCHMARKS[benchmark], RetrievalEvaluator)
     subsets: Any = {code: [_SCRIPTS[code]] for code in codes.split()}
     if benchmark == "bucc":
         subsets = {f"{code}-en": [_SCRIPTS[code], "eng-Latn"] for code in codes.split()}

@@ -242,10 +242,10 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     """
 
     benchmark = "retrieval"
-    metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")
+    metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")  # the first is `primary`
     layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
     splits: tuple[str, ...] = ("test", "dev", "train")
-    task: str = "retrieval of relevant documents from one pool"
+    task: str = "retrieval of relevant documents from one pool"  # this and the direction stand in the protocol
     direction: str = "queries to documents"
 
     def __init__(

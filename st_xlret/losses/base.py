@@ -49,15 +49,15 @@ class CrossLingualLoss(nn.Module):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
     """
 
-    least_columns: int = 1
-    most_columns: int | None = None
+    least_columns: int = 1  # of texts, in a batch
+    most_columns: int | None = None  # None: any number
     further: str | None = None  # how columns beside a pair are named
     labels_are: str | None = None  # which tag integer labels are where it is missing
     gather_across_devices = True
-    default_batches: Callable[[], BatchFactory] = Rows
+    default_batches: Callable[[], BatchFactory] = Rows  # how batches are drawn, unless `batches` says it
     takes = "texts"  # this and the example for model.fit stand in messages
     fit_example = ""
-    citation = ""
+    citation = ""  # BibTeX, from `CITATIONS`, for the model card
 
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
         super().__init__()

@@ -27,8 +27,8 @@ def apply_calibration(
 ) -> RowCounts:
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
-    In Qdrant, PostgreSQL and Chroma every batch counts: the same call continues a run that was interrupted, and maps
-    rows that were added since. A file or a table of LanceDB is written whole or not at all.
+    In a database but LanceDB every batch counts: the same call continues a run that was interrupted, and maps rows that
+    were added since. A file or a table of LanceDB is written whole or not at all.
 
     `into` is the name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
     collection (Chroma). An `OSError` says that the name is taken, or that the store has not taken all rows; a

@@ -64,7 +64,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
-@pytest.mark.parametrize("name", [*EQUATIONS][:-1])
+@pytest.mark.parametrize("name", [name for name in EQUATIONS if name != "vocabulary"])
 def test_a_row_of_zeros_has_no_direction_and_no_gradient(name: str, dtype: torch.dtype) -> None:
     equation, count, _ = EQUATIONS[name]
     first, *others = matrices(count, dtype)
