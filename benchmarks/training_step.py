@@ -22,7 +22,7 @@ from benchmarks.measuring import Step, median_seconds
 from st_xlret import SemanticContrastiveLoss
 from st_xlret.evaluation import markdown_table
 from st_xlret.precision import autocast
-from st_xlret.training.trainable import freeze_word_embeddings, layers_with
+from st_xlret.training.trainable import changed_layers, freeze_word_embeddings
 
 # Precision, attention, dropout, and whether word embeddings are frozen.
 WAYS: dict[str, tuple[Any, str | None, float | None, bool]] = {
@@ -44,7 +44,7 @@ def step(model: SentenceTransformer, way: str, pairs: int) -> Step:
     batch = [texts(model, pairs, 32) for _ in "ab"]
 
     def run() -> None:
-        with layers_with(model, dropout=dropout, attention=attention):
+        with changed_layers(model, dropout=dropout, attention=attention):
             with autocast(precision, "cpu"):
                 value = loss([dict(features) for features in batch])
             value.backward()

@@ -14,9 +14,9 @@ from typing import Any
 
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
-from st_xlret.training.data import Documents, summary, texts_of
+from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, TrainingArguments, keep_best, losses_option, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, losses_option, run_script
 
 
 @dataclass
@@ -37,16 +37,16 @@ class CCPArguments:
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, Documents, CCPArguments, TrainingArguments]
+    groups = [EncoderArguments, DocumentOptions, CCPArguments, ScriptArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
-    texts = texts_of(sentences=documents, pairs=pairs)
+    texts = text_and_language_columns(sentences=documents, pairs=pairs)
 
     # 2. The encoder, and a loss for each kind of batch: context prediction, masked words, translations.
-    model = encoder.load(texts, args)
+    model = encoder.load_encoder(texts, args)
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None and method.ccp_ratio:
         given = {"temperature": method.temperature, "bank_size": method.bank_size, "ratio": method.ccp_ratio}
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["ccp"] = CCPLoss(model, **run.loss_options("ccp", batches=batches, **given))
     if documents is not None and method.mlm_ratio:
         given = run.loss_options("mlm", batches=smoothing, ratio=method.mlm_ratio)
-        if (words := encoder.masked_words(model, texts, args, **given)) is not None:
+        if (words := encoder.masked_words_loss(model, texts, args, **given)) is not None:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         given = run.loss_options("pairs", temperature=0.05, batches=smoothing, ratio=method.pairs_ratio)
@@ -64,9 +64,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         raise ValueError("nothing to train on: give --documents or --pairs, and a ratio above 0")
 
     # 3. Train, measure and save.
-    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    return run.train_and_save(trainer, summary(sentences=documents, pairs=pairs), evaluators=[evaluator], tag="ccp")
+    return run.train_and_save(trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag="ccp")
 
 
 if __name__ == "__main__":

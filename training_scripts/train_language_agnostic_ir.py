@@ -19,13 +19,13 @@ from st_xlret.batches import Rows, pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, Questions, summary, texts_of
+from st_xlret.training.data import DocumentOptions, QuestionOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
 
 
 @dataclass
-class DataArguments(Questions, Documents):
+class DataArguments(QuestionOptions, DocumentOptions):
     """Questions with passages, translations, and sentences without translations."""
 
 
@@ -44,7 +44,7 @@ class IRArguments:
 
 
 @dataclass
-class TrainingArguments(script.TrainingArguments):
+class TrainingArguments(script.ScriptArguments):
     """The host's training arguments, with the paper's batch size and learning rate; the losses of a step are summed."""
 
     per_device_train_batch_size: int = option(48, "Questions in a batch, per device; the paper has 48 on all 8.")
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         raise ValueError("there are no translations: give --pairs, or set --semantic_weight and --language_weight to 0")
 
     # 2. The encoder, or two of them, which start alike.
-    model = encoder.load(texts_of(questions=questions, pairs=pairs, others=others), args)
+    model = encoder.load_encoder(text_and_language_columns(questions=questions, pairs=pairs, others=others), args)
     model = with_two_encoders(model) if method.two_encoders else model
 
     # 3. The three losses with their weights. Retrieval comes last: it uses both encoders, which DDP needs at the end.
@@ -88,10 +88,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 4. Train, measure and save.
     evaluators = [*filter(None, (question_evaluator, pair_evaluator))]
     of_pairs = "eval_pairs_average_accuracy" if pair_evaluator else None
-    keep_best(args, "eval_questions_cosine_mrr@10" if question_evaluator else of_pairs)
+    keep_best_checkpoint(args, "eval_questions_cosine_mrr@10" if question_evaluator else of_pairs)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)
-    about, tag = summary(questions=questions, pairs=pairs, others=others), "language-agnostic-retrieval"
-    return run.train_and_save(trainer, about, evaluators=evaluators, test=data.lareqa(), tag=tag)
+    about, tag = data_facts(questions=questions, pairs=pairs, others=others), "language-agnostic-retrieval"
+    return run.train_and_save(trainer, about, evaluators=evaluators, test=data.lareqa_evaluator(), tag=tag)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Words, summary, texts_of
+from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
 
@@ -46,7 +46,7 @@ class MLCTLArguments:
 
 
 @dataclass
-class TrainingArguments(script.TrainingArguments):
+class TrainingArguments(script.ScriptArguments):
     """The host's training arguments, with the paper's batch size, learning rate and optimizer."""
 
     per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
@@ -59,7 +59,7 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, Words, MLCTLArguments, TrainingArguments]
+    groups = [EncoderArguments, WordOptions, MLCTLArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
     words = method.mode.startswith("ML-CTL")
@@ -72,8 +72,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         pairs = pairs.map(lambda pair: {side: pair[side].lower() for side in ("source", "target")})
 
     # 2. The encoder, with the paper's sentence vector (first and last layer) unless another one is asked for.
-    texts = texts_of(pairs=pairs)
-    model = encoder.load(texts, args)
+    texts = text_and_language_columns(pairs=pairs)
+    model = encoder.load_encoder(texts, args)
     if isinstance(model[0], Transformer) and encoder.pooling is None:
         model = first_last_encoder(model)
     elif words and not isinstance(model[0], Transformer):
@@ -84,14 +84,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 4. The loss, with the layers over sentence and word; train, measure and save.
     layers = ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None
-    mlm = encoder.masked_words(model, texts, args) if method.mlm_weight else None
+    mlm = encoder.masked_words_loss(model, texts, args) if method.mlm_weight else None
     batches = {"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing}
     given = {"objective": "info_nce" if "info" in method.mode else "cz_nce", "temperature": method.temperature}
     options = run.loss_options("pairs", batches=batches, mlm_weight=method.mlm_weight, **given)
     loss = CZNCELoss(model, layers, mlm=mlm, **options)
-    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
-    about = {"mode": method.mode, **summary(pairs=pairs), "word_samples": counts}
+    about = {"mode": method.mode, **data_facts(pairs=pairs), "word_samples": counts}
     return run.train_and_save(trainer, about, evaluators=[evaluator], tag="ml-ctl")
 
 

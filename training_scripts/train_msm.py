@@ -20,9 +20,9 @@ from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Documents, summary, texts_of
+from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
 
 
 @dataclass
@@ -42,7 +42,7 @@ class MSMArguments:
 
 
 @dataclass
-class TrainingArguments(script.TrainingArguments):
+class TrainingArguments(script.ScriptArguments):
     """The host's training arguments, with the paper's steps and learning rate. It states no batch size or warm-up."""
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
@@ -53,18 +53,18 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, Documents, MSMArguments, TrainingArguments]
+    groups = [EncoderArguments, DocumentOptions, MSMArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
-    texts = texts_of(sentences=documents, pairs=pairs)
+    texts = text_and_language_columns(sentences=documents, pairs=pairs)
     if documents is None and (pairs is None or not method.pairs_ratio):
         raise ValueError("there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0")
 
     # 2. The encoder, and a loss for each kind of batch: those of words and pairs have as much text as those of blocks.
-    model = encoder.load(texts, args)
+    model = encoder.load_encoder(texts, args)
     if documents is not None and method.pack_tokens:
         documents = pack_documents(documents, model.tokenizer, max_tokens=method.pack_tokens)
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         batches = {"batch_scale": method.block_sentences, **smoothing}
         given = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
         with_words = method.sum_mlm or method.mlm_ratio
-        words = encoder.masked_words(model, texts, args, **given) if with_words else None
+        words = encoder.masked_words_loss(model, texts, args, **given) if with_words else None
         given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
         given["document_encoder"] = {"max_sentences": method.block_sentences}
         given["batches"] = {"block_size": method.block_sentences, **smoothing}
@@ -86,10 +86,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
 
     # 3. Train, measure and save.
-    keep_best(args, "eval_pairs_average_accuracy" if evaluator else None)
+    keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
     tag = next(iter(datasets))
-    return run.train_and_save(trainer, summary(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag)
+    return run.train_and_save(trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from st_xlret.batches import Rows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Questions, texts_of
+from st_xlret.training.data import QuestionOptions, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, run_script
 
 
 @dataclass
@@ -41,7 +41,7 @@ class RetrieverArguments:
 
 
 @dataclass
-class TrainingArguments(script.TrainingArguments):
+class TrainingArguments(script.ScriptArguments):
     """The host's training arguments with defaults for fine-tuning."""
 
     max_steps: int = option(-1, "Optimizer steps. By default whole epochs (--num_train_epochs).")
@@ -51,7 +51,7 @@ class TrainingArguments(script.TrainingArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, Questions, RetrieverArguments, TrainingArguments]
+    groups = [EncoderArguments, QuestionOptions, RetrieverArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     questions, evaluator = data.load_questions(encoder.model, args, languages=data.languages)
 
     # 2. The encoder, or two of them, which start alike.
-    model = encoder.load(texts_of(questions=questions), args)
+    model = encoder.load_encoder(text_and_language_columns(questions=questions), args)
     model = with_two_encoders(model) if method.two_encoders else model
     model.similarity_fn_name = method.similarity
 
@@ -67,12 +67,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     how: Any = {"similarity": method.similarity, "mini_batch_num_tokens": method.mini_batch_num_tokens or None}
     batches = Rows(method.language_smoothing, method.language_mixing)
     loss = RetrievalContrastiveLoss(model, temperature=method.temperature, batches=batches, **how)
-    keep_best(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
+    keep_best_checkpoint(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
     about = {"questions": len(questions), "languages": dict(Counter(questions["language"]).most_common())}
-    return run.train_and_save(trainer, about, evaluators=[evaluator], test=data.lareqa(), tag="retrieval")
+    return run.train_and_save(trainer, about, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval")
 
 
 if __name__ == "__main__":

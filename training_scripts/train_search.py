@@ -22,14 +22,14 @@ from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticCont
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training import script
-from st_xlret.training.data import Answers, Pairs, summary
+from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
 from st_xlret.training.teacher import ROLES, distillation_data, teacher_vectors
 
 
 @dataclass
-class DataArguments(Pairs, Answers):
+class DataArguments(PairOptions, AnswerOptions):
     """Translations, and questions where there are any."""
 
 
@@ -52,7 +52,7 @@ class SearchArguments:
 
 
 @dataclass
-class TrainingArguments(script.TrainingArguments):
+class TrainingArguments(script.ScriptArguments):
     """The host's training arguments, for minutes on a laptop."""
 
     max_steps: int = option(300, "Optimizer steps.")
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     questions, question_evaluator = data.load_answers(args, method.pivot, negatives, 5 * data.evaluation_pairs)
 
     # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
-    model = encoder.load([], args)
+    model = encoder.load_encoder([], args)
     if isinstance(model[0], Router):
         raise ValueError(f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one")
     goals = distillation_data(pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed)
@@ -107,9 +107,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_options("questions", **common, ratio=share))
 
     # 4. Train, go part of the way back, measure and save.
-    keep_best(args, None)
+    keep_best_checkpoint(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
-    about = {**summary(pairs=pairs), "questions": len(questions or ())}
+    about = {**data_facts(pairs=pairs), "questions": len(questions or ())}
     evaluators, tag = [pair_evaluator, question_evaluator], "multilingual-knowledge-distillation"
     return run.train_and_save(trainer, about, evaluators=evaluators, tag=tag)
 

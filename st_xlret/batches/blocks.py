@@ -75,26 +75,26 @@ class BlockBatchSampler(DefaultBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         seed = [self.seed, self.epoch]
-        streams = [self._endless(group, np.random.default_rng([*seed, 1, i])) for i, group in enumerate(self.groups)]
+        streams = [self._batches_of(group, np.random.default_rng([*seed, 1, i])) for i, group in enumerate(self.groups)]
         generator = np.random.default_rng([*seed, 0])
         for _ in range(self.batches):
             yield from next(streams[generator.choice(len(streams), p=self.probabilities)])
 
-    def _endless(self, group: np.ndarray, generator: np.random.Generator) -> Iterator[list[list[int]]]:
+    def _batches_of(self, group: np.ndarray, generator: np.random.Generator) -> Iterator[list[list[int]]]:
         """The batches of a language, each as the shares of the processes."""
         while True:
             document, begin, length = cut_into_blocks(self.documents.lengths[group], self.block_size, generator)
             begin += self.documents.starts[group][document]
             order = generator.permutation(np.flatnonzero(length > 1))
-            for batch in self._pack(deque(order.tolist()), document, length):
+            for batch in self._pack_blocks(deque(order.tolist()), document, length):
                 rows = self.documents.rows[np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])]
                 shuffled = generator.permutation(len(rows))
                 number = np.repeat(np.arange(len(batch)), length[batch])
                 rows = rows[shuffled[np.argsort(number[shuffled], kind="stable")]]
-                yield [rows[first:last].tolist() for first, last in share_blocks(length[batch], self.ranks)]
+                yield [rows[first:last].tolist() for first, last in row_ranges_by_rank(length[batch], self.ranks)]
 
-    def _pack(self, waiting: deque[int], document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
-        """Pack blocks into batches, in order; a block waits while another one of its document is in the batch."""
+    def _pack_blocks(self, waiting: deque[int], document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
+        """Pack blocks in order, at most one of a document in a batch; a last batch is dropped if not full nor alone."""
         first, documents = True, document[-1] + 1
         while waiting:
             batch, set_aside, seen = list[int](), list[int](), set[int]()
@@ -118,9 +118,11 @@ class BlockBatchSampler(DefaultBatchSampler):
 def cut_into_blocks(
     lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents longer than `size` every `size` sentences, from a random first border on.
+    """Each block's document, begin in it and length: long documents are cut, at a random border and every `size` on.
 
-    Returns each block's document, where it begins there, and its length.
+    Example:
+        >>> [part.tolist() for part in cut_into_blocks(np.array([7, 2]), 3, np.random.default_rng(0))]
+        [[0, 0, 0, 1], [0, 2, 5, 0], [2, 3, 2, 2]]
     """
     offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
     count = (offset > 0) + -(-(lengths - offset) // size)
@@ -132,7 +134,7 @@ def cut_into_blocks(
     return document, begin, np.minimum(origin + size, lengths[document]) - begin
 
 
-def share_blocks(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
+def row_ranges_by_rank(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
     """The rows of each process: runs of blocks of these lengths, with about as many sentences each."""
     ends, blocks = np.cumsum(lengths), len(lengths)
     if blocks < ranks:

@@ -61,7 +61,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
         for column in (name for name in rows[0] if name not in ("dataset_name", *self.valid_label_columns)):
             tags: dict[str, list[int]] = {"text_id": [text_to_id(text) for text in columns[column]]}
             if language := next((name for name in (f"{column}_language", "language") if name in columns), None):
-                codes = (language_code(code, language, row) for row, code in enumerate(columns[language]))
+                codes = (check_language_or_unknown(code, language, row) for row, code in enumerate(columns[language]))
                 tags["language_id"] = list(map(language_to_id, codes))
             if "document" in columns:
                 tags["document_id"] = [text_to_id(d) if isinstance(d, str) else int(d) for d in columns["document"]]
@@ -110,7 +110,7 @@ def text_columns(dataset: Dataset, *, nested: bool = False) -> list[str]:
     return [name for name in texts if name not in left_out]
 
 
-def texts_of_documents(dataset: Dataset) -> list[str]:
+def sentence_columns(dataset: Dataset) -> list[str]:
     """The text column of rows that are sentences of documents: `sentence`, else `text`, else all that there are."""
     known = [name for name in ("sentence", "text") if name in dataset.column_names]
     return known[:1] or text_columns(dataset, nested=True)
@@ -121,7 +121,7 @@ def holds_texts(dataset: Any, column: str) -> bool:
     return getattr((dataset.features or {}).get(column), "dtype", None) in ("string", "large_string")
 
 
-def language_code(value: Any, column: str, row: int) -> str:
+def check_language_or_unknown(value: Any, column: str, row: int) -> str:
     """The language of a text in normal form; `und`, the unknown one, stays. A ValueError names column and row."""
     return UNKNOWN if value == UNKNOWN else check_language(value, where=f"column {column!r}, row {row}")
 
@@ -133,5 +133,5 @@ def languages_in_rows(dataset: Dataset) -> set[str]:
         values = dataset.with_format("arrow", columns=[column])[:][column]
         for value in pc.unique(values).to_pylist():
             row = pc.index(values.is_null(), True) if value is None else values.index(value)
-            languages.add(language_code(value, column, row.as_py()))
+            languages.add(check_language_or_unknown(value, column, row.as_py()))
     return languages

@@ -11,8 +11,7 @@ from sentence_transformers.base.sampler import MultiDatasetDefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 from torch.utils.data import BatchSampler, ConcatDataset
 
-REPEAT = 1_000_003
-"""Added to the seed of a sampler for each further pass within an epoch: passes differ, and the epoch is true."""
+_SEED_STEP = 1_000_003  # from pass to pass within an epoch: passes differ, and the sampler's epoch is true
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
@@ -56,19 +55,19 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         offsets = np.concatenate([[0], self.dataset.cumulative_sizes])
-        streams = [self._endless(number) for number in range(len(self.batch_samplers))]
+        streams = [self._batches_of(number) for number in range(len(self.batch_samplers))]
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         for step in range(self.batches):
             turn = step % len(streams) if self.in_turn else generator.choice(len(streams), p=self.probabilities)
             for _ in range(self.ranks):
                 yield [int(row + offsets[turn]) for row in next(streams[turn])]
 
-    def _endless(self, number: int) -> Iterator[list[int]]:
+    def _batches_of(self, number: int) -> Iterator[list[int]]:
         sampler: Any = self.batch_samplers[number]
         for repeats in count():
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self.epoch)
-            sampler.seed = self._seeds[number] + REPEAT * repeats
+            sampler.seed = self._seeds[number] + _SEED_STEP * repeats
             batch = None
             for batch in sampler:
                 yield batch

@@ -1,7 +1,6 @@
 """Batches of one data set: rows, windows, rows of about one length. Languages are sampled with smoothing.
 
-A factory, such as `Rows()`, has the signature that the host calls as `batch_sampler`; it makes a sampler. In a
-distributed run the batch of all processes is drawn together, and their shares come one after the other: accelerate
+In a distributed run the batch of all processes is drawn together, and their shares come one after the other: accelerate
 hands the first share to the first process, and so on. R processes read what one reads with an R times larger batch.
 """
 
@@ -19,7 +18,7 @@ from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.collator import languages_in_rows, text_columns, texts_of_documents
+from st_xlret.batches.collator import languages_in_rows, sentence_columns, text_columns
 from st_xlret.data.rows import rows_by_value
 
 
@@ -29,7 +28,7 @@ def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.n
     return powers / powers.sum()
 
 
-class Documents(NamedTuple):
+class DocumentRows(NamedTuple):
     """The rows of documents in order; and of each document where it starts among them, its length and its language."""
 
     rows: np.ndarray
@@ -38,14 +37,14 @@ class Documents(NamedTuple):
     languages: np.ndarray  # as numbers
 
 
-def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
+def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRows:
     """The documents of a data set with a column `document`, and a `position` where its rows do not stand in order."""
     languages_in_rows(dataset)  # refuses what is none
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
     columns = [name for name in ("language", "document", "position") if name in table.column_names]
     problems = [f"rows without {name!r}" for name in columns if table[name].null_count]
     rows = np.arange(len(dataset))
-    for text in texts_of_documents(dataset) if skip_empty else ():
+    for text in sentence_columns(dataset) if skip_empty else ():
         rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
     document, language = (
         pc.index_in(table[name], value_set=table[name].unique()).to_numpy()[rows] if name in columns else 0 * rows
@@ -66,11 +65,11 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> Documents:
         )
     if problems:
         raise ValueError(problems[0])
-    return Documents(rows, first, np.diff(first, append=len(rows)), language[first])
+    return DocumentRows(rows, first, np.diff(first, append=len(rows)), language[first])
 
 
 class BatchFactory(ABC):
-    """Base of the factories of batches: it has the signature that the host calls as `batch_sampler`."""
+    """Base of what makes samplers, such as `Rows()`: it has the signature that the host calls as `batch_sampler`."""
 
     batch_scale: float = 1.0
 
@@ -127,7 +126,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
         super().__init__(dataset, batch_size * self.rows_of_draw, True, seed=seed)
         self.options, self.ranks = options, get_world_size()
         self.draws = batch_size * self.ranks
-        self.groups = [group for group in self.find_groups(dataset) if len(group)]
+        self.groups = [group for group in self.rows_by_language(dataset) if len(group)]
         if not self.groups:
             raise ValueError(f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used")
 
@@ -152,15 +151,15 @@ class LanguageBatchSampler(DefaultBatchSampler):
                     waiting[number] = np.append(waiting[number], generator.permutation(sizes[number]))
                 first, waiting[number] = np.split(waiting[number], [len(places)])
                 rows[places] = self.groups[number][first]
-            yield from self.shares_of(rows, generator)
+            yield from self.batches_by_rank(rows, generator)
 
-    def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
+    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language."""
         languages_in_rows(dataset)  # refuses what is none
         names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
         return rows_by_value(dataset, names)[0]
 
-    def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
+    def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The batches of the processes, made of the rows that were drawn."""
         return rows.reshape(self.ranks, -1).tolist()
 
@@ -200,14 +199,14 @@ class WindowBatchSampler(LanguageBatchSampler):
     options: Windows
     rows_of_draw = 2
 
-    def find_groups(self, dataset: Dataset) -> list[np.ndarray]:
+    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language; their documents are kept for drawing it."""
         self.documents = find_documents(dataset)
         usable = (self.documents.lengths > 1) & (self.options.window_size >= 1)
         language = np.repeat(np.where(usable, self.documents.languages, -1), self.documents.lengths)
         return [np.flatnonzero(language == number) for number in np.unique(self.documents.languages)]
 
-    def shares_of(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
+    def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""
         document = np.searchsorted(self.documents.starts, rows, side="right") - 1
         start, length = self.documents.starts[document], self.documents.lengths[document]

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
     from st_xlret import encoding
     from st_xlret.data import read_documents
-    from st_xlret.data.reading import BadLines, key_of
+    from st_xlret.data.reading import BadLines, cache_key
     from st_xlret.hub.export import load_model
     from st_xlret.languages import UNKNOWN, language_identifier_or_none
     from st_xlret.stores.files import METADATA
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         writer: ParquetWriter | None = None
         while batch:
             rows = [(identify(text) if each.language == UNKNOWN else each.language, text) for each, text in batch]
-            kept = encoding.KeptVectors(work / key_of([metadata, rows]), shard_size=_AT_A_TIME)
+            kept = encoding.KeptVectors(work / cache_key([metadata, rows]), shard_size=_AT_A_TIME)
             halves = kept.write(rows, partial(embed_shard, rows))[:]
             columns = {
                 "text": [text for _, text in rows],

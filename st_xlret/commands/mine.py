@@ -86,10 +86,10 @@ def _distinct_texts(source: str) -> list[str]:
 
 def _cached_vectors(model: Any, texts: list[str], language: str | None, options: Arguments, work: Path) -> Any:
     """The vectors of one side, kept in a folder of their own for these texts, this model and these options."""
-    from st_xlret.data.reading import key_of
+    from st_xlret.data.reading import cache_key
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
     encoding: Any = {"prompt_name": options.prompt_name, "batch_size": options.batch_size, "show_progress_bar": True}
-    key = key_of([fingerprint(model), language, options.prompt_name, texts])
+    key = cache_key([fingerprint(model), language, options.prompt_name, texts])
     kept = KeptVectors(work / key, shard_size=4_096)
     return kept.write(texts, lambda rows: encode(model, texts[rows], language, **encoding))

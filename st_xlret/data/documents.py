@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
 import datasets
 import pyarrow as pa
@@ -79,13 +80,13 @@ def load_documents(
         >>> load_documents(records, cache_dir=tempfile.mkdtemp())["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    opened, loading = Sources(sources, languages), reading.Loading(languages, exclude, skip_bad_lines, report)
+    opened, loader = DocumentSources(sources, languages), reading.Loader(languages, exclude, skip_bad_lines, report)
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        number, counts = 0, loading.report
-        for document in opened.documents("sentence", loading.bad_lines):
+        number, counts = 0, loader.report
+        for document in opened.documents("sentence", loader.bad_lines):
             texts = [text for text in document.sentences if text]
-            sentences = [text for text in texts if not loading.excludes(text)]
+            sentences = [text for text in texts if not loader.excludes(text)]
             counts[document.language, "documents"] += bool(sentences)
             counts[document.language, "sentences"] += len(sentences)
             counts[document.language, "excluded"] += len(texts) - len(sentences)
@@ -93,8 +94,8 @@ def load_documents(
                 yield sentence, document.language, number, position
             number += bool(sentences)
 
-    table = loading.table("documents", COLUMNS, rows(), opened.identities, opened.files, cache_dir)
-    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loading.report}):
+    table = loader.cached_table("documents", COLUMNS, rows(), opened.identities, opened.files, cache_dir)
+    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loader.report}):
         reading.logger.warning("no documents are in %s", ", ".join(missing))
     return table
 
@@ -119,10 +120,10 @@ def read_documents(
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its number from 1.
         bad_lines: What to do about bad lines.
     """
-    yield from Sources(sources, languages, language, column).documents(unit, bad_lines or BadLines())
+    yield from DocumentSources(sources, languages, language, column).documents(unit, bad_lines or BadLines())
 
 
-class Sources:
+class DocumentSources:
     """The files, and the collections of records, that the arguments of `read_documents` name."""
 
     def __init__(self, sources: Any, languages: Any, language: str | None = None, column: str | None = None) -> None:
@@ -133,26 +134,26 @@ class Sources:
             if Path(path, "dataset_info.json").expanduser().is_file():
                 collections.append(datasets.load_from_disk(path))
             elif not Path(path).expanduser().exists() and re.search("[:=]", name := str(path)):
-                self._collections[name], identity = _streamed(name)
+                self._collections[name], identity = _hub_rows_and_identity(name)
                 self.identities.append(identity)
             else:
                 files.append(path)
-        self.files = reading.files_of(files, self._takes, f"documents: {FORMATS}", alone=_is_text)
-        self.identities += map(reading.identity_of, collections)
+        self.files = reading.source_files(files, self._holds_documents, f"documents: {FORMATS}", alone=_is_text_file)
+        self.identities += map(reading.records_identity, collections)
         self._collections |= {f"<source {number}>": rows for number, rows in enumerate(collections, start=1)}
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
         return LanguageIdentifier(sorted(self.languages) if self.languages else None)
 
-    def _takes(self, file: Path) -> bool:
+    def _holds_documents(self, file: Path) -> bool:
         """Whether a file of a folder holds documents, by its name and its first line."""
-        kind = _ending(file)
+        kind = _format_of(file)
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
-            return _is_beir(file)
-        if _is_text(file):
-            names = {"language", "lang"} & reading.partitions(file).keys()
-            return bool(self.language or _language_of_name(file) or names)
+            return _is_beir_corpus(file)
+        if _is_text_file(file):
+            names = {"language", "lang"} & _partition_columns(file).keys()
+            return bool(self.language or _language_in_name_or_none(file) or names)
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
         elif kind in ("tsv", "csv"):
@@ -164,11 +165,11 @@ class Sources:
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
         """Stream the documents of all sources that are in the languages to keep."""
-        streams: dict[str, Records] = {str(file): self._records(file, bad_lines) for file in self.files}
+        streams: dict[str, Records] = {str(file): self._read_records(file, bad_lines) for file in self.files}
         streams |= {name: enumerate(records, start=1) for name, records in self._collections.items()}
         for file, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
-            default: Unit = "document" if _is_beir(Path(file)) else "sentence"
-            folders = reading.partitions(Path(file))
+            default: Unit = "document" if _is_beir_corpus(Path(file)) else "sentence"
+            folders = _partition_columns(Path(file))
             for line, record in records:
                 try:
                     if folders and isinstance(record, Mapping):
@@ -178,8 +179,8 @@ class Sources:
                     bad_lines(str(error), file, line)
                     continue
                 if code is not None:
-                    about = record.get("metadata") if isinstance(record.get("metadata"), Mapping) else {}
-                    name = about.get("document") or record.get("title") or record.get("id") or line
+                    metadata = record.get("metadata") if isinstance(record.get("metadata"), Mapping) else {}
+                    name = metadata.get("document") or record.get("title") or record.get("id") or line
                     yield Document(code, texts, str(name), file, line)
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
@@ -196,11 +197,11 @@ class Sources:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY])
         code = match_language(code if code == UNKNOWN else check_language(code), self.languages)
-        return code, [] if code is None else _in_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
+        return code, [] if code is None else _split_into_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
-    def _records(self, file: Path, bad_lines: BadLines) -> Records:
+    def _read_records(self, file: Path, bad_lines: BadLines) -> Records:
         """The documents of a file."""
-        kind = _ending(file)
+        kind = _format_of(file)
         if kind == "parquet":
             try:
                 batches = pq.ParquetFile(file).iter_batches(1_000)
@@ -219,19 +220,19 @@ class Sources:
                     bad_lines(f"{len(cells)} cells under {len(names)} names, so a text may be cut in two", file, number)
                     continue
                 yield number, dict(zip(names or map(str, range(1, len(cells) + 1)), cells, strict=False))
-        elif _is_text(file):
-            yield from _blocks(file, bad_lines)
+        elif _is_text_file(file):
+            yield from _text_file_records(file, bad_lines)
         elif kind:
             for number, record in reading.read_jsonl(file, bad_lines):
-                if _is_beir(file) and isinstance(text := record.get("text"), str) and not text.strip():
+                if _is_beir_corpus(file) and isinstance(text := record.get("text"), str) and not text.strip():
                     record["text"] = record.get("title") or text  # as `evaluate` embeds both
                 yield number, record
         else:
             raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
 
-def _in_units(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
-    """A document in units: the elements of a list are sentences, those of a text file paragraphs."""
+def _split_into_units(value: str | list[str], language: str, unit: Unit, *, is_text_file: bool) -> list[str]:
+    """Split a document: a list holds sentences; lines of a text file are texts, and stay apart as documents, too."""
     if isinstance(value, str):
         return split_sentences(value, language) if unit == "sentence" else [clean_text(value)]
     texts = [clean_text(text) for text in value]
@@ -242,39 +243,45 @@ def _in_units(value: str | list[str], language: str, unit: Unit, *, is_text_file
     return texts
 
 
-def _blocks(file: Path, bad_lines: BadLines) -> Records:
+def _text_file_records(file: Path, bad_lines: BadLines) -> Records:
     """The runs of lines between blank lines; those of Markdown are one paragraph each."""
-    language, lines, last = _language_of_name(file), list[str](), 0
+    language, lines, last = _language_in_name_or_none(file), list[str](), 0
     for number, line in chain(reading.read_lines(file, bad_lines), [(0, "")]):
         if lines and number != last + 1:
-            yield last, {"language": language, _PARAGRAPHS: [" ".join(lines)] if _ending(file) == "md" else lines}
+            yield last, {"language": language, _PARAGRAPHS: [" ".join(lines)] if _format_of(file) == "md" else lines}
             lines = []
         lines.append(line)
         last = number
 
 
-def _ending(file: Path) -> str:
+def _format_of(file: Path) -> str:
     """The kind of a file by its ending; empty if documents are not read from such files."""
     match = _ENDING.search(file.as_posix())
     return (match[1] or "jsonl") if match else ""
 
 
-def _is_text(file: Path) -> bool:
-    return _ending(file) in ("txt", "md")
+def _is_text_file(file: Path) -> bool:
+    return _format_of(file) in ("txt", "md")
 
 
-def _is_beir(file: Path) -> bool:
+def _is_beir_corpus(file: Path) -> bool:
     return file.name.startswith("corpus.jsonl")
 
 
-def _language_of_name(file: Path) -> str | None:
+def _language_in_name_or_none(file: Path) -> str | None:
     """The language that a text file is named after: `zh-Hans.txt.xz`, `hi_rom.txt` (`hi-latn`), or None."""
     with suppress(ValueError):
         return check_language(re.sub(r"_rom$", "-latn", file.name.partition(".")[0]))
     return None
 
 
-def _streamed(name: str) -> tuple[Iterable[Any], str]:
+def _partition_columns(file: Path) -> dict[str, str]:
+    """The columns that the names of the folders of a file are, such as `language=fr`."""
+    parts = (part.partition("=") for part in file.parts[:-1])
+    return {name: unquote(value) for name, equals, value in parts if equals}
+
+
+def _hub_rows_and_identity(name: str) -> tuple[Iterable[Any], str]:
     """The rows of the data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, read anew by each iteration, and their identity."""
     place, _, language = name.rpartition("=") if "=" in name else (name, "", "")
     path, config, split = (*place.split(":", 2), "", "")[:3]

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from st_xlret.data import reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, parse_or_report
 from st_xlret.data.rows import rows_by_value
 from st_xlret.languages import check_language, is_same_language, language_of, languages_in_name, match_language
 
@@ -63,18 +63,18 @@ def load_pairs(
         String columns `source`, `target`, `source_language` and `target_language`.
     """
     paths, collections = reading.split_sources(sources)
-    files = reading.files_of(paths, is_pairs, f"parallel sentences: {FORMATS}")
-    files = sorted({(sides_of(file) or (file,))[0] for file in files})
-    loading = reading.Loading(languages, exclude, skip_bad_lines, report)
+    files = reading.source_files(paths, holds_pairs, f"parallel sentences: {FORMATS}")
+    files = sorted({(moses_files(file) or (file,))[0] for file in files})
+    loader = reading.Loader(languages, exclude, skip_bad_lines, report)
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[bytes] = set()
-        streams = [_pairs_of_file(file, loading.bad_lines) for file in files]
-        for number, records in enumerate(collections, start=1):
-            streams.append(reading.parsed(enumerate(records, 1), _of_record, f"<source {number}>", loading.bad_lines))
+        streams = [_pairs_of_file(file, loader.bad_lines) for file in files]
+        for i, records in enumerate(collections, start=1):
+            streams.append(parse_or_report(enumerate(records, 1), _pair_of_record, f"<source {i}>", loader.bad_lines))
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for *texts, source_language, target_language, score in pairs:
-                codes = [match_language(code, loading.languages) for code in (source_language, target_language)]
+                codes = [match_language(code, loader.languages) for code in (source_language, target_language)]
                 outcome = "pairs"
                 if None in codes:
                     codes, outcome = [source_language, target_language], "other_languages"
@@ -88,30 +88,30 @@ def load_pairs(
                     outcome = "identical"
                 elif (digest := _digest(row := (*texts, *codes))) in seen:
                     outcome = "duplicate"
-                elif loading.excludes(*texts):
+                elif loader.excludes(*texts):
                     outcome = "excluded"
                 else:
                     seen.add(digest)
                     yield row
-                loading.report[">".join(map(str, codes)), outcome] += 1
+                loader.report[">".join(map(str, codes)), outcome] += 1
 
-    options = [min_score, *map(reading.identity_of, collections)]
-    sides = [side for file in files for side in sides_of(file) or (file,)]
-    table = loading.table("pairs", COLUMNS, rows(), options, sides, cache_dir)
-    return table if per_language is None else _sample(table, per_language)
+    options = [min_score, *map(reading.records_identity, collections)]
+    sides = [side for file in files for side in moses_files(file) or (file,)]
+    table = loader.cached_table("pairs", COLUMNS, rows(), options, sides, cache_dir)
+    return table if per_language is None else _sample_pairs(table, per_language)
 
 
-def is_pairs(file: Path) -> bool:
+def holds_pairs(file: Path) -> bool:
     """Whether a file of a folder holds parallel sentences, or is to be refused when it is read as such."""
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         return {"source", "target"} <= (reading.first_record(file) or COLUMNS).keys()
     if name.endswith((".tsv", ".txt")):
-        return names_languages(file) or bool(_LIKE_TWO_LANGUAGES.search(name))
-    return sides_of(file) is not None
+        return has_languages_in_name(file) or bool(_LIKE_TWO_LANGUAGES.search(name))
+    return moses_files(file) is not None
 
 
-def names_languages(file: PathLike) -> bool:
+def has_languages_in_name(file: PathLike) -> bool:
     """Whether a file is named after two languages, as tables of pairs and dictionaries are."""
     with suppress(ValueError):
         return bool(languages_in_name(file))
@@ -119,14 +119,14 @@ def names_languages(file: PathLike) -> bool:
 
 
 def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
-    name, sides = file.name.removesuffix(".gz"), sides_of(file)
+    name, sides = file.name.removesuffix(".gz"), moses_files(file)
     if not sides and name.endswith(".jsonl"):
-        return reading.parsed(reading.read_jsonl(file, bad_lines), _of_record, file, bad_lines)
+        return parse_or_report(reading.read_jsonl(file, bad_lines), _pair_of_record, file, bad_lines)
     if not sides and not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     languages = languages_in_name(name.rpartition(".")[0] if sides else file)
 
-    def of_columns(cells: Sequence[str]) -> Pair:
+    def pair_of_cells(cells: Sequence[str]) -> Pair:
         if len(cells) not in (2, 3):
             line = "\t".join(cells)[:80]
             raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line!r}")
@@ -140,14 +140,14 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
                 yield number, cells
 
     if sides:
-        lines = _side_by_side(*sides, bad_lines)
-        return reading.parsed(
-            lines, lambda both: of_columns([line.decode("utf-8-sig") for line in both]), file, bad_lines
+        lines = _aligned_lines(*sides, bad_lines)
+        return parse_or_report(
+            lines, lambda both: pair_of_cells([line.decode("utf-8-sig") for line in both]), file, bad_lines
         )
-    return reading.parsed(rows(), of_columns, file, bad_lines)
+    return parse_or_report(rows(), pair_of_cells, file, bad_lines)
 
 
-def _side_by_side(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+def _aligned_lines(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
     # Line belongs to line: bad and blank ones keep their place.
     for one, other in zip_longest(reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)):
         if one is None or other is None:
@@ -155,14 +155,14 @@ def _side_by_side(source: Path, target: Path, bad_lines: BadLines) -> Iterator[t
         yield one[0], (one[1], other[1])
 
 
-def _of_record(record: Mapping[str, Any]) -> Pair:
+def _pair_of_record(record: Mapping[str, Any]) -> Pair:
     source, target = (clean_text(record[side]) for side in ("source", "target"))
     fields = ("source_language", "target_language")
     one, other = (check_language(language_of(record, field) or "", where=field) for field in fields)
     return source, target, one, other, None
 
 
-def sides_of(file: Path) -> tuple[Path, Path] | None:
+def moses_files(file: Path) -> tuple[Path, Path] | None:
     """The two files, source and target, of which this is one in Moses' format; None if it is in another format."""
     base = file.name.removesuffix(".gz").rpartition(".")[0]
 
@@ -171,7 +171,7 @@ def sides_of(file: Path) -> tuple[Path, Path] | None:
             return check_language(path.name.removesuffix(".gz").rpartition(".")[2])
         return None
 
-    if not names_languages(base) or code_of(file) not in (languages := languages_in_name(base)):
+    if not has_languages_in_name(base) or code_of(file) not in (languages := languages_in_name(base)):
         return None
     # Files of the same compression come first: there may be X.en-fr.fr and X.en-fr.fr.gz.
     beside = sorted(file.parent.glob(f"{escape(base)}.*"), key=lambda path: (path != file, path.suffix != file.suffix))
@@ -186,7 +186,7 @@ def _digest(texts: Iterable[str]) -> bytes:
     return blake2b("\0".join(texts).encode(), digest_size=16).digest()
 
 
-def _sample(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
+def _sample_pairs(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
     """The pairs with the lowest hashes of each language pair."""
     groups, names = rows_by_value(pairs, ["source_language", "target_language"])
     chosen = []

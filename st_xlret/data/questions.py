@@ -73,26 +73,26 @@ def load_retrieval(
     """
     if positives not in ("passage", "sentence") or (context and positives != "sentence"):
         raise ValueError(f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}")
-    language, loading = check_language(language), reading.Loading(languages, exclude, skip_bad_lines, report)
+    language, loader = check_language(language), reading.Loader(languages, exclude, skip_bad_lines, report)
     streams, files = list[tuple[PathLike, Iterator[Example]]](), list[Path]()
     for source in reading.split_sources(sources)[0]:
         if any(Path(source).expanduser().glob("corpus.jsonl*")):
             names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
             part = [reading.find_file(Path(source).expanduser(), name) for name in names]
-            streams.append((source, _of_beir(part, loading.bad_lines)))
+            streams.append((source, _beir_examples(part, loader.bad_lines)))
         else:
-            part = reading.files_of([source], _has_rows, f"questions: {FORMATS}")
+            part = reading.source_files([source], _holds_questions, f"questions: {FORMATS}")
             for file in part:
-                records = read_jsonl(file, loading.bad_lines)
-                streams.append((file, reading.parsed(records, _of_row, file, loading.bad_lines)))
+                records = read_jsonl(file, loader.bad_lines)
+                streams.append((file, reading.parse_or_report(records, _example_of_row, file, loader.bad_lines)))
         files += part
 
     def rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
         for source, examples in tqdm(streams, desc="Reading", unit=" sources", disable=None):
             for example in examples:
-                positive, others = _texts(example, positives == "sentence", context, titles, language)
-                query, code = example.query, match_language(example.language or language, loading.languages)
+                positive, others = _passages(example, positives == "sentence", context, titles, language)
+                query, code = example.query, match_language(example.language or language, loader.languages)
                 distinct = [text for text in dict.fromkeys(others) if text and text != positive]
                 outcome = "examples"
                 if code is None:
@@ -101,40 +101,40 @@ def load_retrieval(
                     outcome = "empty"
                 elif negatives and not distinct:
                     outcome = "no_negative"
-                elif loading.excludes(query, positive):
+                elif loader.excludes(query, positive):
                     outcome = "excluded"
                 elif (row := hash((query, positive, *(distinct if negatives else ())))) in seen:
                     outcome = "duplicate"
                 else:
                     seen.add(row)
                     yield query, positive, *(distinct[i % len(distinct)] for i in range(negatives)), code
-                loading.report[str(source), outcome] += 1
+                loader.report[str(source), outcome] += 1
 
     options = [negatives, positives, context, titles, language]
     columns = ["query", "positive", *(f"negative_{i}" for i in range(1, negatives + 1)), "language"]
-    return loading.table("questions", dict.fromkeys(columns, "string"), rows(), options, files, cache_dir)
+    return loader.cached_table("questions", dict.fromkeys(columns, "string"), rows(), options, files, cache_dir)
 
 
-def _has_rows(file: Path) -> bool:
+def _holds_questions(file: Path) -> bool:
     is_jsonl = file.name.removesuffix(".gz").endswith(".jsonl")
     return is_jsonl and {"query", "positive"} <= reading.first_record(file).keys()
 
 
-def _of_row(record: Mapping[str, Any]) -> Example:
+def _example_of_row(record: Mapping[str, Any]) -> Example:
     query, text = (clean_text(record[name]) for name in ("query", "positive"))
     title, code = clean_text(record.get("title") or ""), language_of(record)
-    negatives, answers = (_texts_in(record.get(name)) for name in ("negatives", "answers"))
+    negatives, answers = (_clean_texts(record.get(name)) for name in ("negatives", "answers"))
     if (start := record.get("answer_start")) is not None:
         start, text = index(start), record["positive"]  # a number of characters of the text as it stands
     return Example(query, title, text, answers, code, [("", one) for one in negatives], answer_start=start)
 
 
-def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
+def _beir_examples(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
     """A question gives an example for each relevant passage; passages judged 0 are its hard negatives."""
     corpus, queries, qrels = files
     judged = reading.read_qrels(qrels, bad_lines)
-    passages = _by_id(corpus, {name for judgements in judged.values() for name in judgements}, bad_lines)
-    asked = _by_id(queries, judged.keys(), bad_lines)
+    passages = _passages_by_id(corpus, {name for judgements in judged.values() for name in judgements}, bad_lines)
+    asked = _passages_by_id(queries, judged.keys(), bad_lines)
     if missing := {name for judgements in judged.values() for name in judgements} - passages.keys():
         what = f"{len(missing)} judged passages are not in {corpus.name} and left out, such as {min(missing)!r}"
         reading.logger.warning("%s: %s", qrels, what)
@@ -149,15 +149,15 @@ def _of_beir(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
             yield question._replace(title=passage.title, text=passage.text, passage_language=passage.language)
 
 
-def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
+def _passages_by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
     """The passages, or the questions as passages, with these ids."""
     texts = dict[str, Example]()
     for number, record in read_jsonl(file, bad_lines):
         if (name := str(record.get("_id", record.get("id")))) in ids:
             try:
-                about = {**record, **(record.get("metadata") or {})}
+                fields = {**record, **(record.get("metadata") or {})}
                 title, text = clean_text(record.get("title") or ""), clean_text(record.get("text"))
-                answers = _texts_in(about.get("answers") or about.get("answer"))
+                answers = _clean_texts(fields.get("answers") or fields.get("answer"))
                 example = Example("", title, text, answers, language_of(record))
                 if texts.setdefault(name, example) != example:
                     raise ValueError(f"another text above has the id {name!r}")
@@ -166,12 +166,12 @@ def _by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, E
     return texts
 
 
-def _texts_in(value: Any) -> list[str]:
+def _clean_texts(value: Any) -> list[str]:
     """A list of texts, or a single one."""
     return [clean_text(text) for text in ([value] if isinstance(value, str) else value or [])]
 
 
-def _texts(example: Example, sentences: bool, context: bool, titles: bool, language: str) -> tuple[str, list[str]]:
+def _passages(example: Example, sentences: bool, context: bool, titles: bool, language: str) -> tuple[str, list[str]]:
     """The texts of positive and negatives; of the sentence with the answer instead of the passage."""
 
     def full(title: str, text: str) -> str:
@@ -180,7 +180,7 @@ def _texts(example: Example, sentences: bool, context: bool, titles: bool, langu
     text, others = example.text, [full(*negative) for negative in example.negatives]
     if sentences:
         parts = reading.split_sentences(text, example.passage_language or language)
-        answering = _answering(parts, text, example.answers, example.answer_start)
+        answering = _answering_sentence(parts, text, example.answers, example.answer_start)
         if answering is not None:
             without = [part for part in parts if not any(answer and answer in part for answer in example.answers)]
             text, *rest = (f"{part} {text}" if context else part for part in (answering, *without))
@@ -188,7 +188,7 @@ def _texts(example: Example, sentences: bool, context: bool, titles: bool, langu
     return full(example.title, text), others
 
 
-def _answering(sentences: Sequence[str], text: str, answers: Sequence[str], start: int | None) -> str | None:
+def _answering_sentence(sentences: Sequence[str], text: str, answers: Sequence[str], start: int | None) -> str | None:
     """The sentence at the position of the first answer, or the first with an answer."""
     if start is not None and answers:
         # Splitting changes white space: characters are counted without it.

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import unquote
 from uuid import uuid4
 
 import datasets
@@ -128,7 +127,7 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
             bad_lines(f"not a JSON object ({problem})", path, number)
 
 
-def parsed(
+def parse_or_report(
     entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Parsed], file: PathLike, bad_lines: BadLines
 ) -> Iterator[Parsed]:
     """What `parse` makes of entries with their lines; those that it refuses are bad lines."""
@@ -201,23 +200,23 @@ def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
     return paths, [one for one in listed if not isinstance(one, str | os.PathLike)]
 
 
-def identity_of(records: Iterable[Any]) -> str:
+def records_identity(records: Iterable[Any]) -> str:
     """What tells a collection of records from others; what can be read only once is never the same again."""
     if isinstance(records, datasets.Dataset):
         return str(generate_fingerprint(records))
     return repr(records) if isinstance(records, list | tuple) else uuid4().hex
 
 
-def files_of(
+def source_files(
     paths: Iterable[PathLike],
-    takes: Callable[[Path], bool],
+    is_wanted: Callable[[Path], bool],
     what: str,
     *,
     alone: Callable[[Path], bool] = lambda file: False,
 ) -> list[Path]:
-    """The files that are named, and those of folders that `takes` wants, each once and in sorted order.
+    """The files that are named, and those of folders that are wanted, each once and in sorted order.
 
-    A folder of which `takes` wants nothing is read whole if `alone` takes all its files.
+    A folder without any that is wanted is read whole if `alone` is true of all its files.
     """
     files: set[Path] = set()
     for source in paths:
@@ -227,7 +226,7 @@ def files_of(
             continue
         every = {file for file in path.rglob("*") if file.is_file()}
         inside = {file for file in every if not is_hidden_or_partial(file.relative_to(path))}
-        files |= (taken := set(filter(takes, inside)) or (inside if all(map(alone, inside)) else set()))
+        files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
         log = next((log for pattern in _LOGS for log in path.glob(pattern)), None)
         if log or not taken:
             problem = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
@@ -242,12 +241,6 @@ def files_of(
     return sorted(files)
 
 
-def partitions(file: Path) -> dict[str, str]:
-    """The columns that the names of the folders of a file are, such as `language=fr`."""
-    parts = (part.partition("=") for part in file.parts[:-1])
-    return {name: unquote(value) for name, equals, value in parts if equals}
-
-
 def find_file(folder: PathLike, *patterns: str) -> Path:
     """The file of a folder, plain or gzipped, that matches the first of the patterns that any file matches."""
     for pattern in patterns:
@@ -258,13 +251,13 @@ def find_file(folder: PathLike, *patterns: str) -> Path:
     raise FileNotFoundError(f"expected {place} (or .gz); the folder holds {there}")
 
 
-def key_of(options: Any, files: Iterable[PathLike] = ()) -> str:
+def cache_key(options: Any, files: Iterable[PathLike] = ()) -> str:
     """A name for what options (as JSON can hold them) and files as they are now give."""
     state = [(os.path.abspath(file), os.stat(file).st_size, os.stat(file).st_mtime_ns) for file in files]
     return hashlib.sha256(json.dumps([__version__, options, state], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def kept_table(
+def cached_table(
     name: str,
     columns: Mapping[str, str],
     rows: Iterable[tuple[Any, ...]],
@@ -300,7 +293,7 @@ def kept_table(
     return datasets.Dataset.from_file(str(file))
 
 
-class Loading:
+class Loader:
     """What the loaders share: which languages, texts and lines are left out, and the report of that."""
 
     def __init__(
@@ -314,18 +307,18 @@ class Loading:
         """Whether one of these texts is to be left out."""
         return bool(self._excluded) and not self._excluded.isdisjoint(map(normalise_text, texts))
 
-    def table(
+    def cached_table(
         self, what: str, columns: Mapping[str, str], rows: Iterable[Any], options: Any, files: Any, cache_dir: Any
     ) -> datasets.Dataset:
         """The kept table of rows, which must not be none, by the options of the loader and its files."""
 
-        def warning() -> Iterator[Any]:
+        def rows_then_warning() -> Iterator[Any]:
             yield from rows
             self.bad_lines.warn()
 
-        key = key_of([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
+        key = cache_key([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
         name = f"{what}-{key}"
-        return kept_table(name, columns, warning(), report=self.report, cache_dir=cache_dir, needed=what)
+        return cached_table(name, columns, rows_then_warning(), report=self.report, cache_dir=cache_dir, needed=what)
 
 
 def clean_text(text: Any) -> str:
@@ -341,11 +334,6 @@ def normalise_text(text: str) -> str:
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).lower())
 
 
-def fold(text: str) -> str:
-    """Make texts comparable that differ only in case or in how their accents are encoded."""
-    return unicodedata.normalize("NFC", text).casefold()
-
-
 def split_sentences(text: str, language: str) -> list[str]:
     r"""Split running text into sentences by `sentencex`, none empty; a blank line always ends one.
 
@@ -357,7 +345,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     import sentencex
 
-    primary = _primary(language)
+    primary = _primary_code(language)
     segments = (segment for part in _PARAGRAPH_BREAK.split(text) for segment in sentencex.segment(primary, part))
     segments = (part for segment in segments for part in re.split("(?<=\u17d4)", segment))  # Khmer's full stop
     sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
@@ -368,8 +356,8 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
     """Join consecutive sentences into running text, with a space where the language writes one."""
-    return ("" if _primary(language) in _JOINED_WITHOUT_SPACES else " ").join(sentences)
+    return ("" if _primary_code(language) in _JOINED_WITHOUT_SPACES else " ").join(sentences)
 
 
-def _primary(language: str) -> str:
+def _primary_code(language: str) -> str:
     return language.lower().replace("_", "-").partition("-")[0]

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.documents import COLUMNS
-from st_xlret.data.reading import PathLike, join_sentences, kept_table, key_of
+from st_xlret.data.reading import PathLike, cache_key, cached_table, join_sentences
 
 _SENTENCES_AT_A_TIME = 1_000
 
@@ -43,7 +43,7 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     generator = np.random.default_rng([seed, 11])
     chosen = [generator.permutation(group)[: min(per_language, len(group) // 10)] for group in by_pair]
     held_out = pairs.select(np.sort(np.concatenate(chosen)))
-    return _without(pairs, ["source", "target"], [*held_out["source"], *held_out["target"]]), held_out
+    return _rows_without_texts(pairs, ["source", "target"], [*held_out["source"], *held_out["target"]]), held_out
 
 
 def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
@@ -58,10 +58,10 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
             chosen += groups[passage].tolist()
     held_out = retrieval.select(sorted(chosen))
     negatives = [name for name in retrieval.column_names if name.startswith("negative_")]
-    return _without(retrieval, ["positive", *negatives], held_out["positive"][:]), held_out
+    return _rows_without_texts(retrieval, ["positive", *negatives], held_out["positive"][:]), held_out
 
 
-def _without(dataset: Dataset, columns: list[str], texts: list[str]) -> Dataset:
+def _rows_without_texts(dataset: Dataset, columns: list[str], texts: list[str]) -> Dataset:
     """The rows of a data set that have none of these texts in some columns."""
     table = dataset.with_format("arrow", columns=columns)[:]
     known = [pc.is_in(table[name], value_set=pa.array(texts, pa.string())).to_numpy() for name in columns]
@@ -106,11 +106,11 @@ def pack_documents(
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
     settings |= {"truncation": None, "padding": None}  # of earlier calls; they do not change the tokens
-    key = key_of([generate_fingerprint(documents), max_tokens, specials, settings])
-    return kept_table(f"units-{key}", COLUMNS, _units(documents, tokenizer, max_tokens - specials), cache_dir=cache_dir)
+    name = f"units-{cache_key([generate_fingerprint(documents), max_tokens, specials, settings])}"
+    return cached_table(name, COLUMNS, _packed_units(documents, tokenizer, max_tokens - specials), cache_dir=cache_dir)
 
 
-def _units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tuple[str, str, int, int]]:
+def _packed_units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tuple[str, str, int, int]]:
     unit: list[str] = []
     tokens = position = document = 0
     language = ""
@@ -118,8 +118,7 @@ def _units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tuple[str
     for batch in tqdm(batches, desc="Packing", unit=" thousand sentences", disable=None):
         sentences = [sentence or "" for sentence in batch["sentence"]]
         # Not verbose: texts may be longer than the model reads.
-        tokens_of = tokenizer(sentences, add_special_tokens=False, truncation=False, verbose=False)["input_ids"]
-        counts = map(len, tokens_of)
+        counts = map(len, tokenizer(sentences, add_special_tokens=False, truncation=False, verbose=False)["input_ids"])
         for sentence, code, number, count in zip(sentences, batch["language"], batch["document"], counts, strict=True):
             if not sentence.strip():
                 continue

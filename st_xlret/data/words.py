@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data import reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, fold, kept_table, key_of
+from st_xlret.data.reading import BadLines, DataError, PathLike, Report, cache_key, cached_table, clean_text
 from st_xlret.data.rows import rows_by_value
 from st_xlret.languages import check_language, language_in_name, languages_in_name, match_language
 from st_xlret.optional import import_optional
@@ -26,7 +27,7 @@ UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"
 """Languages written without spaces between words (their primary codes)."""
 Span: TypeAlias = tuple[int, int]
 """Half-open, of characters or tokens."""
-Matched: TypeAlias = tuple[str, tuple[Any, ...], list[tuple[Span, Span]]]
+PairMatch: TypeAlias = tuple[str, tuple[Any, ...], list[tuple[Span, Span]]]
 """The languages of a pair, its texts and languages, and where words and their translations stand in the texts."""
 
 # Marks (Indic vowel signs, accents) belong to the word, and so do the joiners inside it.
@@ -60,24 +61,29 @@ class Dictionary:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def swapped(self) -> Dictionary:
+    def swap_languages(self) -> Dictionary:
         """The same dictionary from the target to the source language."""
         entries = [(target, source) for source, target in self.entries]
         return Dictionary(self.target_language, self.source_language, entries, self.name)
 
     def check_direction(self, sources: Iterable[str], targets: Iterable[str]) -> None:
         """Refuse a dictionary of which over twice as many words of sentences are in the other column as in theirs."""
-        columns = [{fold(entry[side]) for entry in self.entries} for side in (0, 1)]
+        columns = [{fold_text(entry[side]) for entry in self.entries} for side in (0, 1)]
         straight = crossed = 0
         for side, (texts, code) in enumerate(((sources, self.source_language), (targets, self.target_language))):
             split = word_splitter(code)
-            words = {fold(text[start:end]) for text in texts for start, end in split(text)}
+            words = {fold_text(text[start:end]) for text in texts for start, end in split(text)}
             straight += len(words & columns[side])
             crossed += len(words & columns[1 - side])
         if crossed >= _FEWEST_WORDS and crossed > 2 * straight:
             name = f"words.{self.target_language}-{self.source_language}.tsv"
             reason = f"{crossed} words of sentences are in the column of the other language, {straight} in their own"
             raise DataError(f"its languages look swapped: {reason}; rename the file, such as {name}", self.name)
+
+
+def fold_text(text: str) -> str:
+    """Make texts comparable that differ only in case or in how their accents are encoded."""
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
@@ -110,15 +116,15 @@ def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: boo
 
 @lru_cache(maxsize=1024)
 def stop_words(language: str) -> frozenset[str]:
-    """The stop words of a language, folded as `fold` does, from the library `stopwordsiso`; none if it has no list."""
+    """The stop words of a language, after `fold_text`, from the library `stopwordsiso`; none if it has no list."""
     stopwordsiso = import_optional("stopwordsiso", extra="words", needed_for="lists of stop words")
     primary = language.partition("-")[0]
-    return frozenset(map(fold, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
+    return frozenset(map(fold_text, stopwordsiso.stopwords(_STOP_WORD_CODES.get(primary, primary))))
 
 
 def read_stop_words(path: PathLike) -> tuple[str, frozenset[str]]:
     """Read stop words, one per line, of a text file that is named after its language: `en.txt`, `mine.pt-br.txt`."""
-    return language_in_name(path), frozenset(fold(clean_text(line)) for _, line in reading.read_lines(path))
+    return language_in_name(path), frozenset(fold_text(clean_text(line)) for _, line in reading.read_lines(path))
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +138,7 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
     purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
     WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
 
-    def words_by_dictionary(text: str) -> list[Span]:
+    def icu_word_spans(text: str) -> list[Span]:
         spans, end = [], 0
         # Not its segments(): those count UTF-16 units.
         for piece in WordBreaker(text, language):
@@ -141,7 +147,7 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
                 spans.append((start, end))
         return spans
 
-    return words_by_dictionary
+    return icu_word_spans
 
 
 def build_word_samples(
@@ -179,17 +185,17 @@ def build_word_samples(
         special tokens counted; `source_word`, `target_word`.
     """
     dictionaries, report = list(dictionaries), Report() if report is None else report
-    folded = {code: sorted(map(fold, words)) for code, words in (stop_words_by_language or {}).items()}
+    folded = {code: sorted(map(fold_text, words)) for code, words in (stop_words_by_language or {}).items()}
     finder = _TokenFinder(tokenizer, max_seq_length)
 
     def stop_words_of(code: str) -> Collection[str]:
         return stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
 
     def rows() -> Iterator[tuple[Any, ...]]:
-        matchers, seen = _matchers(pairs, dictionaries, stop_words_of), set[int]()
+        matchers, seen = _matchers_by_pair(pairs, dictionaries, stop_words_of), set[int]()
         batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
-            matched: list[Matched] = []
+            matched: list[PairMatch] = []
             for source, target, *codes in zip(*(batch[name] for name in _TEXTS), strict=True):
                 row, pair = (clean_text(source or ""), clean_text(target or ""), *codes), ">".join(codes)
                 matches: list[tuple[Span, Span]] | str
@@ -203,13 +209,13 @@ def build_word_samples(
                     matches = "no_dictionary"
                 else:
                     seen.add(hash(row))
-                    matches = matchers[pair].match(*row[:2])
+                    matches = matchers[pair].find_matches(*row[:2])
                 report[pair, "pairs"] += 1
                 if isinstance(matches, str):
                     report[pair, matches] += 1
                 else:
                     matched.append((pair, row, matches))
-            for pair, samples in finder.samples(matched, report):
+            for pair, samples in finder.find_samples(matched, report):
                 if samples_per_pair is not None:
                     by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
                     samples = [sample for sample in samples if sample in by_hash[: max(0, samples_per_pair)]]
@@ -218,17 +224,17 @@ def build_word_samples(
 
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
     options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
-    key = key_of([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
+    key = cache_key([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
     name, needed = f"word-samples-{key}", "word-positioned samples"
-    return kept_table(name, _COLUMNS, rows(), report=report, cache_dir=cache_dir, needed=needed)
+    return cached_table(name, _COLUMNS, rows(), report=report, cache_dir=cache_dir, needed=needed)
 
 
-def _matchers(
+def _matchers_by_pair(
     pairs: datasets.Dataset, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]
 ) -> dict[str, WordMatcher]:
     """A matcher for each language pair that has dictionaries, whose directions are judged by the first pairs."""
     matchers: dict[str, WordMatcher] = {}
-    both = [one for dictionary in dictionaries for one in (dictionary, dictionary.swapped())]
+    both = [one for dictionary in dictionaries for one in (dictionary, dictionary.swap_languages())]
     for rows, (source, target) in zip(*rows_by_value(pairs, list(_TEXTS[2:])), strict=True):
         fitting = [one for one in both if match_language(source, {one.source_language})]
         fitting = [one for one in fitting if match_language(target, {one.target_language})]
@@ -241,7 +247,7 @@ def _matchers(
 
 
 class WordMatcher:
-    """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold`.
+    """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold_text`.
 
     Entries with a stop word of `stop_words_of(language)` on either side give no sample.
     """
@@ -251,12 +257,12 @@ class WordMatcher:
         self.splitters = tuple(map(word_splitter, languages))
         source_stops, target_stops = map(stop_words_of, languages)
         self.is_stopped: dict[str, dict[str, bool]] = defaultdict(dict)  # by word and its translation
-        for source, target in (map(fold, entry) for dictionary in dictionaries for entry in dictionary.entries):
+        for source, target in (map(fold_text, entry) for dictionary in dictionaries for entry in dictionary.entries):
             self.is_stopped[source][target] = source in source_stops or target in target_stops
         self.vocabularies = (set(self.is_stopped), set().union(*self.is_stopped.values()))
-        self.phrases = tuple(map(_phrases, self.vocabularies, languages))
+        self.phrase_lengths = tuple(map(_phrase_lengths, self.vocabularies, languages))
 
-    def match(self, source: str, target: str) -> list[tuple[Span, Span]] | str:
+    def find_matches(self, source: str, target: str) -> list[tuple[Span, Span]] | str:
         """The words that occur exactly once on both sides, in the source's order; or the reason, as it is counted."""
         sources = self._occurrences(source, 0)
         targets = self._occurrences(target, 1) if sources else {}
@@ -272,17 +278,17 @@ class WordMatcher:
 
     def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
         """Each word and phrase of the vocabulary, and its places in a text."""
-        spans, longest = self.splitters[side](text), self.phrases[side]
+        spans, longest = self.splitters[side](text), self.phrase_lengths[side]
         occurrences: dict[str, list[Span]] = {}
         for i, (start, end) in enumerate(spans):
             # Folding may shift positions ("ß" becomes "ss"): each word is folded on its own.
-            for _, last in spans[i : i + longest.get(fold(text[start:end]), 1)]:
-                if (phrase := fold(text[start:last])) in self.vocabularies[side]:
+            for _, last in spans[i : i + longest.get(fold_text(text[start:end]), 1)]:
+                if (phrase := fold_text(text[start:last])) in self.vocabularies[side]:
                     occurrences.setdefault(phrase, []).append((start, last))
         return occurrences
 
 
-def _phrases(vocabulary: Iterable[str], language: str) -> dict[str, int]:
+def _phrase_lengths(vocabulary: Iterable[str], language: str) -> dict[str, int]:
     """Map the first word of phrases to the length, in words, of the longest of them."""
     longest, splitter = dict[str, int](), word_splitter(language)
     for entry in vocabulary:
@@ -304,7 +310,7 @@ class _TokenFinder:
     tokenizer: Any
     max_length: int | None
 
-    def samples(self, matched: Sequence[Matched], report: Report) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    def find_samples(self, matched: Sequence[PairMatch], report: Report) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """The samples of each pair that has any; all are counted."""
         if not matched:
             return
@@ -345,10 +351,10 @@ class _TokenFinder:
             return "tokens"
         first, last = covering[0], covering[-1] + 1
         tokens = ids[first:last]
-        if self.tokenizer.unk_token_id in tokens or len(_places(ids, tokens)) > 1:
+        if self.tokenizer.unk_token_id in tokens or len(_starts_of(ids, tokens)) > 1:
             return "tokens"
         if alone and alone != tokens:
-            places = _places(ids, alone)
+            places = _starts_of(ids, alone)
             inside = [place for place in places if place <= first and place + len(alone) == last]
             if len(places) > len(inside):
                 return "tokens"
@@ -357,6 +363,6 @@ class _TokenFinder:
         return first, last
 
 
-def _places(ids: list[int], tokens: list[int]) -> list[int]:
+def _starts_of(ids: list[int], tokens: list[int]) -> list[int]:
     """Where a sequence of tokens starts."""
     return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + len(tokens)] == tokens]

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, find_file, kept_table, key_of, read_jsonl, read_lines, read_qrels
+from st_xlret.data.reading import PathLike, cache_key, cached_table, find_file, read_jsonl, read_lines, read_qrels
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 
@@ -85,8 +85,8 @@ def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
 def _load_pool(language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None) -> RetrievalData:
     """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
     columns = dict.fromkeys(("id", "title", "text", "language"), "string")
-    key = key_of(["mr_tydi", language], [passages])
-    corpus = kept_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache)
+    key = cache_key(["mr_tydi", language], [passages])
+    corpus = cached_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache)
     rows: list[tuple[str, str, str, str]] = []
     if questions != qrels:
         for number, line in read_lines(questions):

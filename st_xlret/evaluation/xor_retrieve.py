@@ -14,7 +14,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.reading import find_file, kept_table, key_of, read_jsonl, read_table
+from st_xlret.data.reading import cache_key, cached_table, find_file, read_jsonl, read_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.retrieval import RetrievalEvaluator, ranking_of, texts_table
 from st_xlret.optional import import_optional
@@ -69,13 +69,13 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         cache_dir, passages = options.pop("cache_dir", None), options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
         table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
-        key, questions = key_of("dpr", [table]), list(_read_questions(file))
+        key, questions = cache_key("dpr", [table]), list(_read_questions(file))
         chosen = chosen_names(languages, list(dict.fromkeys(code for *_, code in questions)), str(file))
         questions = [question for question in questions if question[-1] in chosen]
 
         def load_pool() -> AnsweredQuestions:
             columns = dict.fromkeys(("id", "title", "text", "language"), "string")
-            corpus = kept_table(f"passages-{key}", columns, _read_passages(table), cache_dir=cache_dir)
+            corpus = cached_table(f"passages-{key}", columns, _read_passages(table), cache_dir=cache_dir)
             asked = texts_table((name, "", text, code) for name, text, _, code in questions)
             return AnsweredQuestions(corpus, asked, [answers for _, _, answers, _ in questions])
 

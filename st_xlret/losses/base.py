@@ -20,7 +20,7 @@ from sentence_transformers.util.distributed import all_gather, all_gather_with_g
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import holds_texts, languages_in_rows, metadata_columns, text_columns, texts_of_documents
+from st_xlret.batches.collator import holds_texts, languages_in_rows, metadata_columns, sentence_columns, text_columns
 from st_xlret.languages import id_to_language, language_fields
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ class CrossLingualLoss(nn.Module):
         """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
-        columns, texts = dataset.column_names, texts_of_documents(dataset)
+        columns, texts = dataset.column_names, sentence_columns(dataset)
         if self.least_columns > 1:
             texts = text_columns(dataset, nested=True)
             texts.sort(key=lambda text: (self._is_further_column(text), column_role(text) != "query"))

@@ -14,15 +14,15 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 from sentence_transformers.util import mine_hard_negatives
 
 from st_xlret.data import load_documents, load_pairs, load_retrieval
-from st_xlret.data.pairs import names_languages
-from st_xlret.data.reading import DataError, Report, files_of, normalise_text
+from st_xlret.data.pairs import has_languages_in_name
+from st_xlret.data.reading import DataError, Report, normalise_text, source_files
 from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
 from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.languages import check_languages, languages_in_name, match_language
 from st_xlret.options import option
-from st_xlret.training.script import TrainingArguments, made_once
+from st_xlret.training.script import ScriptArguments, make_folder
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _TOO_MANY_KNOWN = 0.05  # more of a test set's questions than chance explains
 
 
 @dataclass
-class Texts:
+class TextOptions:
     """What all texts to train on have in common; the other options of data build on it."""
 
     _argument_group_name = "data"
@@ -46,13 +46,13 @@ class Texts:
     exclude: list[str] = option([], "Text files with sentences that must not be trained on, such as those of a test.")
     skip_bad_lines: bool = option(False, "Skip and count bad lines of the data instead of stopping at the first one.")
 
-    def reading(self) -> dict[str, Any]:
+    def load_options(self) -> dict[str, Any]:
         """These options as the loaders of `st_xlret.data` take them."""
         return {"languages": self.languages or None, "exclude": self.exclude, "skip_bad_lines": self.skip_bad_lines}
 
 
 @dataclass
-class Pairs(Texts):
+class PairOptions(TextOptions):
     """Parallel sentences to train on."""
 
     pairs: list[str] = option([], "Files or folders: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
@@ -63,7 +63,7 @@ class Pairs(Texts):
         """Parallel sentences to train on, and an evaluator of those that are held out; None where there are none."""
         if not self.pairs:
             return None, None
-        pairs = load_pairs(self.pairs, per_language=self.pairs_per_language, **self.reading())
+        pairs = load_pairs(self.pairs, per_language=self.pairs_per_language, **self.load_options())
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
         if len(held_out):
             return rest, TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
@@ -73,18 +73,18 @@ class Pairs(Texts):
 
 
 @dataclass
-class Documents(Pairs):
+class DocumentOptions(PairOptions):
     """Documents to train on, parallel sentences, or both."""
 
     documents: list[str] = option([], "JSON lines, folders of them, or data sets of the Hub as NAME:CONFIG=LANGUAGE.")
 
     def load_documents(self) -> Dataset | None:
         """All documents as one memory-mapped data set of sentences, or None if there are none."""
-        return load_documents(self.documents, **self.reading()) if self.documents else None
+        return load_documents(self.documents, **self.load_options()) if self.documents else None
 
 
 @dataclass
-class Words(Pairs):
+class WordOptions(PairOptions):
     """Parallel sentences, and dictionaries to find words in them."""
 
     dictionaries: list[str] = option([], "Files of two columns, named as en-fr.txt is (MUSE), or folders of them.")
@@ -94,11 +94,11 @@ class Words(Pairs):
     samples_per_pair: int | None = option(None, "Maximum words of a pair of sentences, drawn. By default all.")
 
     def word_samples(
-        self, pairs: Dataset, model: SentenceTransformer, args: TrainingArguments
+        self, pairs: Dataset, model: SentenceTransformer, args: ScriptArguments
     ) -> tuple[Dataset, dict[str, dict[str, int]]]:
         """Pairs with the token positions of a word and of its translation, and what was found, by language pair."""
         wanted = check_languages(self.languages or None)
-        files = files_of(self.dictionaries, names_languages, "dictionary that is named after its languages")
+        files = source_files(self.dictionaries, has_languages_in_name, "dictionary that is named after its languages")
         files = [file for file in files if all(match_language(code, wanted) for code in languages_in_name(file))]
         lists: dict[str, frozenset[str]] | None = None if self.stop_words == ["default"] else {}
         if self.stop_words not in (["default"], ["none"]):
@@ -122,7 +122,7 @@ class Words(Pairs):
 
 
 @dataclass
-class Answers(Texts):
+class AnswerOptions(TextOptions):
     """Questions with passages to train on."""
 
     retrieval: list[str] = option(
@@ -131,13 +131,13 @@ class Answers(Texts):
     context: bool = option(False, "Put its passage after each sentence that may answer, as evaluate --context does.")
 
     def load_answers(
-        self, args: TrainingArguments, language: str, negatives: int, evaluated: int
+        self, args: ScriptArguments, language: str, negatives: int, evaluated: int
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
         """As many questions as are read, with sentences that answer and others, and an evaluator of held-out ones."""
         if not self.retrieval or not negatives:
             return None, None
-        options = self.reading() | {"languages": None, "language": language, "titles": False, "context": self.context}
-        questions = load_retrieval(self.retrieval, positives="sentence", negatives=negatives, **options)
+        options = self.load_options() | {"languages": None, "language": language, "context": self.context}
+        questions = load_retrieval(self.retrieval, positives="sentence", negatives=negatives, titles=False, **options)
         questions, held_out = hold_out_questions(questions, evaluated, seed=args.seed)
         rows = args.max_steps * args.train_batch_size * args.world_size * args.gradient_accumulation_steps
         most = min(len(questions), rows) if rows > 0 else len(questions)
@@ -146,7 +146,7 @@ class Answers(Texts):
 
 
 @dataclass
-class Questions(Answers):
+class QuestionOptions(AnswerOptions):
     """Questions with passages to train on, and a test set."""
 
     positives: str = option("passage", "What a question is to find; sentence: that with the answer.", _POSITIVES)
@@ -157,10 +157,10 @@ class Questions(Answers):
     evaluation_questions: int = option(1000, "Questions to hold out, at most a tenth: they measure as pairs do.")
 
     def load_questions(
-        self, model: str | None, args: TrainingArguments, *, languages: list[str] | None = None
+        self, model: str | None, args: ScriptArguments, *, languages: list[str] | None = None
     ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
         """Questions without those of the test, and an evaluator; `model` mines negatives where the files hold none."""
-        options = self.reading() | {"languages": languages or None, "context": self.context}
+        options = self.load_options() | {"languages": languages or None, "context": self.context}
         options |= {"positives": self.positives, "titles": self.positives == "passage"}
         questions, report = load_retrieval(self.retrieval, **options), Report()
         with suppress(DataError):  # no question has a negative
@@ -177,22 +177,22 @@ class Questions(Answers):
             def mine(folder: Path) -> None:  # older versions of fsspec refuse a Path
                 mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder))
 
-            rest = load_from_disk(str(made_once(Path(str(args.output_dir)) / "negatives", mine, keep=args.resume)))
+            rest = load_from_disk(str(make_folder(Path(str(args.output_dir)) / "negatives", mine, keep=args.resume)))
         return rest, question_evaluator(held_out)
 
-    def lareqa(self) -> LAReQAEvaluator | None:
+    def lareqa_evaluator(self) -> LAReQAEvaluator | None:
         """The evaluator of `test`."""
         return LAReQAEvaluator.from_directory(self.test, context=self.context) if self.test else None
 
 
-def texts_of(**datasets: Dataset | None) -> list[tuple[Dataset, str, str]]:
+def text_and_language_columns(**datasets: Dataset | None) -> list[tuple[Dataset, str, str]]:
     """Every column of texts with that of its languages, of `sentences`, `others`, `pairs` and `questions`."""
     return [(rows, *names) for kind, rows in datasets.items() if rows is not None for names in _COLUMNS[kind]]
 
 
-def summary(**datasets: Dataset | None) -> dict[str, Any]:
-    """The languages of data sets as in `texts_of`, and how many rows each has, for `results.json`."""
-    languages = {code for rows, _, column in texts_of(**datasets) for code in rows.unique(column)}
+def data_facts(**datasets: Dataset | None) -> dict[str, Any]:
+    """The languages of data sets as in `text_and_language_columns`, and how many rows each has, for `results.json`."""
+    languages = {code for rows, _, column in text_and_language_columns(**datasets) for code in rows.unique(column)}
     return {"languages": sorted(languages), **{kind: len(rows or ()) for kind, rows in datasets.items()}}
 
 

@@ -21,14 +21,13 @@ from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.precision import autocast
-from st_xlret.training.script import TrainingArguments, last_checkpoint, made_once
+from st_xlret.training.script import ScriptArguments, last_checkpoint, make_folder
 
 logger = logging.getLogger(__name__)
 
-Sources: TypeAlias = Iterable[tuple[Dataset, str, str]]  # with the names of their text and language columns
+TextColumns: TypeAlias = Iterable[tuple[Dataset, str, str]]  # with the names of their text and language columns
 
-CHARACTERS = 10_000_000
-"""Characters to train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
+_CHARACTERS = 10_000_000  # to train a tokenizer on, or a new head for masked words, spread evenly over the languages
 
 
 @dataclass
@@ -59,7 +58,7 @@ class EncoderArguments:
         if (self.model is None) == (self.from_scratch is None):
             raise ValueError(f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}")
 
-    def load(self, texts: Sources, args: TrainingArguments) -> SentenceTransformer:
+    def load_encoder(self, texts: TextColumns, args: ScriptArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder and its tokenizer of the texts, kept in `output_dir/tokenizer`."""
         if self.model is not None:
             model = load_model(self.model)
@@ -71,39 +70,39 @@ class EncoderArguments:
             return model
 
         def train(folder: Path) -> None:
-            if not (sample := list(balanced_texts(texts, CHARACTERS, seed=args.seed))):
+            if not (sample := list(balanced_texts(texts, _CHARACTERS, seed=args.seed))):
                 raise ValueError(f"--from_scratch {self.from_scratch}: there are no texts to train a tokenizer on")
             logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
             train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
 
         output = Path(str(args.output_dir))
         goes_on = args.resume and last_checkpoint(output) is not None
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(made_once(output / "tokenizer", train, keep=goes_on)))
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(make_folder(output / "tokenizer", train, keep=goes_on)))
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         sizes: dict[str, Any] = {"max_seq_length": self.max_seq_length or 64, "pooling": self.pooling or "mean"}
         return transformer_encoder(tokenizer, self.from_scratch, **sizes)  # type: ignore[arg-type]
 
-    def masked_words(
-        self, model: SentenceTransformer, texts: Sources, args: TrainingArguments, **options: Any
+    def masked_words_loss(
+        self, model: SentenceTransformer, texts: TextColumns, args: ScriptArguments, **loss_options: Any
     ) -> MaskedLMLoss | None:
-        """The loss of masked words with these options; None without a head, and for a static encoder."""
+        """The loss of masked words with these arguments; None without a head, and for a static encoder."""
         if not isinstance(model[0], Transformer):
             return None
         try:
-            return MaskedLMLoss(model, **options)
+            return MaskedLMLoss(model, **loss_options)
         except NoHeadError:
             if not self.train_head:
                 logger.warning("masked words are left out: the checkpoint has no head for them, see --train_head")
                 return None
-        loss = MaskedLMLoss(model, fresh_head=True, **options)
+        loss = MaskedLMLoss(model, fresh_head=True, **loss_options)
         if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
             with autocast(args.precision, model.device):
-                loss.train_head(list(balanced_texts(texts, CHARACTERS, seed=args.seed)))
+                loss.train_head(list(balanced_texts(texts, _CHARACTERS, seed=args.seed)))
         return loss
 
 
-def balanced_texts(sources: Sources, characters: int, *, seed: int = 0) -> Iterator[str]:
+def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> Iterator[str]:
     """Texts with as many characters of each language, as far as they go, language by language in a drawn order."""
     generator = np.random.default_rng([seed, 7])
     parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}

@@ -42,15 +42,15 @@ class LossStateCallback(TrainerCallback):
     def __init__(
         self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None, keep: int | None = None
     ) -> None:
-        self.watch(losses)
+        self.watch_losses(losses)
         self.resume_from, self.options, self.keep = resume_from, options, keep
 
-    def watch(self, losses: Any) -> None:
+    def watch_losses(self, losses: Any) -> None:
         """Keep these losses, in place of those of before."""
         losses = [losses] if isinstance(losses, nn.Module) else losses
         if not isinstance(losses, Mapping):
             losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
-        self.every: Mapping[str, Any] = losses
+        self.all_losses: Mapping[str, Any] = losses
         self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := package_loss(loss))}
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -84,9 +84,9 @@ class LossStateCallback(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Check what is trained; restore on resume; give all ranks the same state."""
         if kwargs.get("optimizer") is not None and not args.fsdp and args.deepspeed_plugin is None:
-            self._check_trained(unwrap_model(kwargs["model"]), kwargs["optimizer"])
+            self._check_optimizer(unwrap_model(kwargs["model"]), kwargs["optimizer"])
         if state.global_step:
-            self.load_state_dict(load_file(Path(self.resume_from or _checkpoint(args, state)) / LOSS_STATE_FILE))
+            self.load_state_dict(load_file(Path(self.resume_from or _checkpoint_folder(args, state)) / LOSS_STATE_FILE))
             # The host fails to tell the batch sampler its epoch when several processes resume amid one.
             sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
             while sampler is not None:
@@ -100,9 +100,9 @@ class LossStateCallback(TrainerCallback):
             for tensor in loss.owned_state().values() if get_world_size() > 1 else ():
                 dist.broadcast(tensor.data, src=0)
 
-    def _check_trained(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def _check_optimizer(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
-        modules = [module for loss in self.every.values() for module in loss.modules()]
+        modules = [module for loss in self.all_losses.values() for module in loss.modules()]
         models = [unwrap_model(module.model) for module in modules if hasattr(module, "model")]
         problem = None
         if any(isinstance(model, type(encoder)) and model is not encoder for model in models):
@@ -123,10 +123,10 @@ class LossStateCallback(TrainerCallback):
             nn.utils.clip_grad_norm_(parameters, args.max_grad_norm)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
-        """Write the state into the checkpoint that was just made, when all ranks have written their part."""
+        """Write the state into the checkpoint that all ranks have just written; delete old ones, as `keep` says."""
         if get_world_size() > 1:
             dist.barrier()
-        folder = _checkpoint(args, state)
+        folder = _checkpoint_folder(args, state)
         if args.should_save and folder.is_dir():
             with atomic_file(folder / LOSS_STATE_FILE) as temporary:
                 save_file(self.state_dict(), temporary, metadata={"options": json.dumps(self.options)})
@@ -136,7 +136,7 @@ class LossStateCallback(TrainerCallback):
                     shutil.rmtree(old, ignore_errors=True)
 
 
-def _checkpoint(args: TrainingArguments, state: TrainerState) -> Path:
+def _checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
     return Path(args.output_dir or ".") / f"checkpoint-{state.global_step}"
 
 

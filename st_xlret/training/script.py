@@ -31,7 +31,7 @@ from st_xlret.options import option
 from st_xlret.stores.base import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LOSS_STATE_FILE, complete_checkpoints
-from st_xlret.training.trainable import interpolate, merge_adapters, trainable_weights
+from st_xlret.training.trainable import copy_trainable_weights, interpolate_weights, merge_adapters
 from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ _FREE = re.compile(
 
 
 @dataclass
-class TrainingArguments(CrossLingualTrainingArguments):
+class ScriptArguments(CrossLingualTrainingArguments):
     """The training arguments with the defaults of this package's scripts; a script overrides those of its paper."""
 
     _argument_group_name = "training (the host's options, and a few more)"
@@ -81,7 +81,7 @@ class Run:
     number of processes may differ if the batch of all of them stays as large.
     """
 
-    def __init__(self, args: TrainingArguments, *groups: Any) -> None:
+    def __init__(self, args: ScriptArguments, *groups: Any) -> None:
         self.args, self.output = args, Path(str(args.output_dir))
         args.resume = args.resume or bool(args.resume_from_checkpoint)
         if args.process_index == 0:
@@ -116,11 +116,11 @@ class Run:
         return {**defaults, **changes}
 
     def train_and_save(
-        self, trainer: CrossLingualTrainer, about: dict[str, Any], *, tag: str, evaluators: Any = (), test: Any = None
+        self, trainer: CrossLingualTrainer, entries: dict[str, Any], *, tag: str, evaluators: Any = (), test: Any = None
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure, save, and show how to use the model.
 
-        Evaluators (None is left out) measure the model before and after it, `test` the finished one. `about` has
+        Evaluators (None is left out) measure the model before and after it, `test` the finished one. `entries` has
         further entries of `results.json`, whose content is returned; `tag` is one of the card.
         """
         if self._losses:
@@ -134,22 +134,22 @@ class Run:
         trainer.loss_state.options, trainer.loss_state.keep = self.options, args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
         checkpoint = self._checkpoint_to_resume()
-        before = held_out_scores(evaluators, model) if is_first else {}
+        before = evaluator_scores(evaluators, model) if is_first else {}
         started = time.perf_counter()
-        if not (checkpoint and restore_finished(trainer, checkpoint)):
-            self._train(trainer, checkpoint)
+        if not (checkpoint and restore_finished_run(trainer, checkpoint)):
+            self._train_or_exit(trainer, checkpoint)
         results: dict[str, Any] = {
             "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(self._token or "\0", "***"),
             "seconds": round(time.perf_counter() - started, 1),
             "steps": trainer.state.global_step,
             "tokens": trainer.state.num_input_tokens_seen,
             "versions": {"st-xlret": __version__, **{name: version(name) for name in _LIBRARIES}},
-            **about,
+            **entries,
         }
         if not is_first:
             return results
         if evaluators:
-            results |= {"held_out_before": before, "held_out": (after := held_out_scores(evaluators, model))}
+            results |= {"held_out_before": before, "held_out": (after := evaluator_scores(evaluators, model))}
             for score in (score for score in after if score.endswith(("accuracy", "mrr@10"))):
                 print(f"held-out {score}: {before[score]:.4f} before training, {after[score]:.4f} after")
         if test is not None:
@@ -189,14 +189,14 @@ class Run:
             sys.exit(f"{checkpoint} has other options:\n{listed}\n--resume_from_checkpoint {checkpoint} takes them")
         return checkpoint
 
-    def _train(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
+    def _train_or_exit(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
         set_seed(self.args.seed)  # the score before training leaves no trace in it
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (OSError, FloatingPointError, KeyboardInterrupt) as error:
             kept = last_checkpoint(self.output)
-            how = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
-            sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{how}")
+            advice = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
+            sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{advice}")
 
 
 def losses_option(losses: str, example: str) -> Any:
@@ -209,7 +209,7 @@ def last_checkpoint(folder: Path) -> Path | None:
     return next(reversed(complete_checkpoints(folder)), None)
 
 
-def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
+def make_folder(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
     """A folder that rank 0 fills by `make` while the others wait; with `keep`, as an earlier run left it."""
     state = PartialState()
     with state.main_process_first():
@@ -220,7 +220,7 @@ def made_once(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
     return folder
 
 
-def keep_best(args: TrainingArguments, metric: str | None) -> None:
+def keep_best_checkpoint(args: ScriptArguments, metric: str | None) -> None:
     """Let `args` evaluate at every checkpoint, or as they say, and load the best one, where all have a score."""
     saves = args.save_strategy != "no"
     if metric is None:
@@ -233,21 +233,21 @@ def keep_best(args: TrainingArguments, metric: str | None) -> None:
     args.metric_for_best_model, args.greater_is_better = metric, True
 
 
-def held_out_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
+def evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
     """The scores of evaluators, without their other entries."""
     scores = {name: value for evaluator in evaluators for name, value in evaluator(model).items()}
     return {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
 
 
-def restore_finished(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
+def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
     """Load the result of a run that was stopped after its last step: the host would train one step more."""
     state, args = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")), trainer.args
     if state.global_step < (args.max_steps if args.max_steps > 0 else state.max_steps):
         return False
     best = state.best_model_checkpoint if args.load_best_model_at_end else None
-    folder, original = checkpoint.parent / Path(best or checkpoint).name, trainable_weights(trainer.model)
+    folder, original = checkpoint.parent / Path(best or checkpoint).name, copy_trainable_weights(trainer.model)
     trainer.model.load_state_dict(merge_adapters(SentenceTransformer(str(folder), device="cpu")).state_dict())
-    interpolate(trainer.model, original, args.keep_trained)
+    interpolate_weights(trainer.model, original, args.keep_trained)
     trainer.state = state
     return True
 

@@ -17,7 +17,7 @@ from st_xlret.optional import import_optional
 
 def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
     """Leave the word embeddings as they are, and with them a head that shares them; returns the weights frozen here."""
-    tables: list[Any] = [each.get_input_embeddings() for each in transformers_of(model)]
+    tables: list[Any] = [each.get_input_embeddings() for each in outermost_transformers(model)]
     others = (module for module in model.modules() if isinstance(module, StaticEmbedding | WordEmbeddings))
     tables += [table for module in others for table in module.children()]
     frozen = [weight for table in tables for weight in table.parameters() if weight.requires_grad]
@@ -34,9 +34,9 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
     model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=pooler))
 
 
-def check_on_disk(model: SentenceTransformer) -> None:
+def check_weights_on_disk(model: SentenceTransformer) -> None:
     """Refuse weights that checkpoints of adapters could not refer to: those that are not what their folder holds."""
-    for transformer in transformers_of(model):
+    for transformer in outermost_transformers(model):
         path = transformer.name_or_path
         try:
             saved = type(transformer).from_pretrained(path).state_dict() if path else {}
@@ -50,7 +50,7 @@ def check_on_disk(model: SentenceTransformer) -> None:
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     """Add the LoRA adapters of a model to its weights, in place: a plain model with the same vectors is left."""
-    adapted: list[Any] = [part for part in transformers_of(model) if getattr(part, "peft_config", None)]
+    adapted: list[Any] = [part for part in outermost_transformers(model) if getattr(part, "peft_config", None)]
     for transformer in adapted:
         for parent in list(transformer.modules()):
             for name, layer in list(parent.named_children()):
@@ -64,17 +64,17 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     return model
 
 
-def transformers_of(model: nn.Module) -> Iterator[PreTrainedModel]:
+def outermost_transformers(model: nn.Module) -> Iterator[PreTrainedModel]:
     """The outermost models of Transformers in a module."""
     for child in model.children():
         if isinstance(child, PreTrainedModel):
             yield child
         else:
-            yield from transformers_of(child)
+            yield from outermost_transformers(child)
 
 
 @contextmanager
-def layers_with(model: nn.Module, *, dropout: float | None = None, attention: str | None = None) -> Iterator[None]:
+def changed_layers(model: nn.Module, *, dropout: float | None = None, attention: str | None = None) -> Iterator[None]:
     """A context in which an encoder has another dropout, or another of the host's attentions; None changes nothing."""
     with ExitStack() as take_back:
         for module in model.modules() if dropout is not None else ():
@@ -84,20 +84,20 @@ def layers_with(model: nn.Module, *, dropout: float | None = None, attention: st
                 if type(share := getattr(module, name)) in (int, float):
                     take_back.callback(setattr, module, name, share)
                     setattr(module, name, dropout)
-        for transformer in transformers_of(model) if attention else ():
+        for transformer in outermost_transformers(model) if attention else ():
             usual: Any = transformer.get_correct_attn_implementation(None)
             take_back.callback(transformer.set_attn_implementation, usual)
             transformer.set_attn_implementation(attention)  # type: ignore[arg-type]
         yield
 
 
-def trainable_weights(model: nn.Module) -> dict[str, Tensor]:
+def copy_trainable_weights(model: nn.Module) -> dict[str, Tensor]:
     """Copy the weights that training changes: name -> tensor."""
     return {name: weight.detach().clone() for name, weight in model.named_parameters() if weight.requires_grad}
 
 
 @torch.no_grad()
-def interpolate(model: nn.Module, original: Mapping[str, Tensor], share: float) -> None:
+def interpolate_weights(model: nn.Module, original: Mapping[str, Tensor], share: float) -> None:
     """Set each weight to `original + share (trained - original)`, in place; weights not in `original` stay."""
     trained = dict(model.named_parameters())
     for name, before in original.items():

@@ -79,25 +79,24 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         callbacks: list[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        args = taken_over(args or CrossLingualTrainingArguments("tmp_trainer"))
+        args = cross_lingual_arguments(args or CrossLingualTrainingArguments("tmp_trainer"))
         self.model_init: Any = kwargs.get("model_init")
         encoder: Any = model if self.model_init is None else self.call_model_init()
-        self._loss_as_given, loss = loss, built(loss, encoder, anew=self.model_init is not None)
+        self._loss_as_given, loss = loss, build_losses(loss, encoder, anew=self.model_init is not None)
         ensure_card_data(encoder)  # the host's would show texts of the data
-        train_dataset, eval_dataset = select(train_dataset, loss), select(eval_dataset, loss)
+        train_dataset, eval_dataset = select_loss_columns(train_dataset, loss), select_loss_columns(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
         # A joint step is one round over the data sets: the host accumulates their gradients.
         args.gradient_accumulation_steps *= self._parts
         datasets = eval_dataset if train_dataset is None else train_dataset
         if not args.prompts and any(encoder.prompts.values()):
-            args.prompts = of_columns(datasets, lambda column: role_prompt(encoder, column_role(column)))
+            args.prompts = values_by_column(datasets, lambda column: role_prompt(encoder, column_role(column)))
         router = next((module for module in encoder.children() if isinstance(module, Router)), None)
         if router is not None and set(router.sub_modules) == {"query", "document"} and not args.router_mapping:
-            args.router_mapping = of_columns(datasets, lambda column: column_role(column) or "document")
+            args.router_mapping = values_by_column(datasets, lambda column: column_role(column) or "document")
             # Two passes on different parameters: DDP would take those of one pass for all that are unused.
             args.ddp_find_unused_parameters = False
             freeze_unused(encoder)
-        self._values: dict[str, list[float]] = {}
         self.loss_state = LossStateCallback([] if loss is None else loss)
         callbacks = [self.loss_state, *(callbacks or [])]
         self._optimizer_as_given = kwargs.get("optimizers", (None, None))[0]
@@ -147,42 +146,43 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
         if isinstance(resume_from_checkpoint, str):
             self.loss_state.resume_from = resume_from_checkpoint
+        self._loss_values: dict[str, list[float]] = {}  # by data set, since the last line of the log
         with ExitStack() as self._take_back:
             if self.model_init is None:
-                self._prepare(self.model)
+                self._prepare_encoder(self.model)
             result = super().train(resume_from_checkpoint, *args, **kwargs)
             if self._original:
-                trainable.interpolate(self.model, self._original, self.args.keep_trained)
-        self._check_finite()
-        card: Any = self.model.model_card_data
-        card.training_seconds = result.metrics.get("train_runtime")
+                trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
+        self._check_weights()
+        ensure_card_data(self.model).training_seconds = result.metrics.get("train_runtime")
         return result
 
-    def _prepare(self, model: SentenceTransformer) -> None:
+    def _prepare_encoder(self, model: SentenceTransformer) -> None:
         """Set what of an encoder is trained and how its layers compute, until the training ends."""
         args, take_back = self.args, self._take_back
         # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
         attention = "eager" if args.bf16 and args.device.type == "cpu" else None
-        take_back.enter_context(trainable.layers_with(model, dropout=args.dropout, attention=attention))
+        take_back.enter_context(trainable.changed_layers(model, dropout=args.dropout, attention=attention))
         for weight in trainable.freeze_word_embeddings(model) if args.freeze_embeddings else ():
             take_back.callback(weight.requires_grad_, True)
         if args.lora_rank:
             if args.save_strategy != "no":
-                trainable.check_on_disk(model)
+                trainable.check_weights_on_disk(model)
             trainable.add_lora(model, args.lora_rank)
             take_back.callback(trainable.merge_adapters, model)
             self.optimizer = self._optimizer_as_given  # that of an earlier training holds the adapters of then
-        self._original = trainable.trainable_weights(model) if args.keep_trained < 1 else {}
+        self._original = trainable.copy_trainable_weights(model) if args.keep_trained < 1 else {}
 
     def call_model_init(self, trial: Any = None) -> Any:
         """A new model for a training, and new losses for it."""
+        # In a search, the host calls this, then sets the arguments of the trial, then calls `create_optimizer`.
         model: Any = super().call_model_init(trial)
         ensure_card_data(model)
         if getattr(self, "is_in_train", False):
             self._make_losses(model)
             self._before_trial = None if trial is None else copy.copy(self.args)
             if trial is None:
-                self._prepare(model)
+                self._prepare_encoder(model)
         return model
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
@@ -192,14 +192,14 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             fixed = [*READ_ONCE, *(["gradient_accumulation_steps"] if self._parts > 1 else [])]
             if changed := [name for name in fixed if getattr(self.args, name) != getattr(before, name)]:
                 raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
-            self._prepare(self.model)
+            self._prepare_encoder(self.model)
         return super().create_optimizer(*args, **kwargs)
 
     def _make_losses(self, model: SentenceTransformer) -> None:
         if self._loss_as_given is not None:
-            self.loss = built(self._loss_as_given, model)
-            self.loss_state.watch(self.loss)
-            for loss in self.loss_state.every.values():
+            self.loss = build_losses(self._loss_as_given, model)
+            self.loss_state.watch_losses(self.loss)
+            for loss in self.loss_state.all_losses.values():
                 loss.to(self.args.device)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -229,31 +229,31 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if not math.isfinite(value):
             step = f"the loss {name} is {value} at step {self.state.global_step + 1}, and no weights were changed by it"
             raise FloatingPointError(f"{step}: resume from the last checkpoint with a lower rate, or in bf16 or fp32")
-        self._values.setdefault(name, []).append(value)
+        self._loss_values.setdefault(name, []).append(value)
         # The host divides by the number of accumulated batches, which are the parts of a sum.
         return loss * self._parts
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Log, with the mean of each loss since the last line."""
         if "loss" in logs:
-            names = sorted(name for name in self._values if name)
-            sums = torch.tensor([[sum(self._values[n]), len(self._values[n])] for n in names], device=self.args.device)
-            means = self.accelerator.reduce(sums).tolist() if names else []
-            logs |= {f"loss_{name}": round(total / n, 4) for name, (total, n) in zip(names, means, strict=True)}
-            self._values = {}
+            by_name = sorted((name, values) for name, values in self._loss_values.items() if name)
+            sums = torch.tensor([[sum(values), len(values)] for _, values in by_name], device=self.args.device)
+            totals = self.accelerator.reduce(sums).tolist() if by_name else []
+            logs |= {f"loss_{name}": round(s / n, 4) for (name, _), (s, n) in zip(by_name, totals, strict=True)}
+            self._loss_values = {}
         super().log(logs, *args, **kwargs)
 
     def save_model(self, *args: Any, **kwargs: Any) -> None:
         """Save, unless a weight is not finite: a finite loss can have infinite gradients."""
-        self._check_finite()
+        self._check_weights()
         super().save_model(*args, **kwargs)
 
-    def _check_finite(self) -> None:
+    def _check_weights(self) -> None:
         for module in (self.model, *self.loss_state.losses.values()):
             check_finite(module)
 
 
-def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
+def cross_lingual_arguments(args: SentenceTransformerTrainingArguments) -> CrossLingualTrainingArguments:
     """A copy of arguments; those of the host have the defaults of ours besides, and their own number format."""
     if isinstance(args, CrossLingualTrainingArguments):
         copied = copy.copy(args)
@@ -264,10 +264,10 @@ def taken_over(args: SentenceTransformerTrainingArguments) -> CrossLingualTraini
     return CrossLingualTrainingArguments(**values, precision=precision)
 
 
-def built(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
+def build_losses(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
     """Losses, made where they are functions of the model; `anew`: those of this package must be functions."""
     if isinstance(loss, Mapping):
-        return {name: built(each, model, anew=anew) for name, each in loss.items()}
+        return {name: build_losses(each, model, anew=anew) for name, each in loss.items()}
     if loss is not None and not isinstance(loss, torch.nn.Module):
         return loss(model)
     if anew and package_loss(loss):
@@ -276,10 +276,11 @@ def built(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
     return loss
 
 
-def select(datasets: Any, loss: Any) -> Any:
-    """The columns of data sets that their losses read."""
+def select_loss_columns(datasets: Any, loss: Any) -> Any:
+    """Reduce data sets to the columns that their losses read."""
     if isinstance(datasets, Mapping):
-        return {n: select(rows, loss.get(n) if isinstance(loss, Mapping) else loss) for n, rows in datasets.items()}
+        by_name = loss if isinstance(loss, Mapping) else dict.fromkeys(datasets, loss)
+        return {name: select_loss_columns(rows, by_name.get(name)) for name, rows in datasets.items()}
     if datasets is None or loss is None or isinstance(loss, Mapping):  # the host says which loss or data set is missing
         return datasets
     if own := package_loss(loss):
@@ -290,8 +291,8 @@ def select(datasets: Any, loss: Any) -> Any:
     return datasets
 
 
-def of_columns(datasets: Any, value_of: Callable[[str], Any]) -> dict[str, Any]:
+def values_by_column(datasets: Any, value_of: Callable[[str], Any]) -> dict[str, Any]:
     """A value for each text column, in the forms that the host takes for one data set and for several."""
     if isinstance(datasets, Mapping):
-        return {name: of_columns(rows, value_of) for name, rows in datasets.items()}
+        return {name: values_by_column(rows, value_of) for name, rows in datasets.items()}
     return {} if datasets is None else {column: value_of(column) for column in text_columns(datasets)}

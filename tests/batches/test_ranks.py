@@ -11,7 +11,7 @@ from accelerate.data_loader import BatchSamplerShard
 from torch.utils.data import BatchSampler, ConcatDataset
 
 from st_xlret.batches import Blocks, InterleavedBatchSampler, Rows, Windows, blocks, interleaving, sampling
-from st_xlret.batches.blocks import share_blocks
+from st_xlret.batches.blocks import row_ranges_by_rank
 from st_xlret.batches.sampling import LengthGroupedBatchSampler
 from tests import tiny
 
@@ -103,4 +103,4 @@ def test_windows_and_blocks_stay_together_and_ranks_read_about_as_much(
     ],
 )
 def test_every_rank_has_a_block(lengths: list[int], shares: list[tuple[int, int]]) -> None:
-    assert share_blocks(np.array(lengths), 3) == shares
+    assert row_ranges_by_rank(np.array(lengths), 3) == shares

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from st_xlret.data import BadLines, DataError, Report, normalise_text, read_dictionary, read_jsonl, read_lines
-from st_xlret.data.reading import fold, join_sentences, kept_table, read_qrels, read_table, split_sentences
+from st_xlret.data.reading import cached_table, join_sentences, read_qrels, read_table, split_sentences
+from st_xlret.data.words import fold_text
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
 
 
@@ -45,7 +46,7 @@ def test_a_quoted_cell_has_several_lines_and_any_length(tmp_path: Path) -> None:
 def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     first, again = Report(), Report()
-    kept = partial(kept_table, "n", {"n": "int64", "text": "string"}, cache_dir=tmp_path / "new")
+    kept = partial(cached_table, "n", {"n": "int64", "text": "string"}, cache_dir=tmp_path / "new")
 
     def counted(report: Report) -> Iterator[tuple[int, str]]:
         for i in range(100_001):  # of two batches
@@ -87,7 +88,7 @@ def test_blank_lines_end_sentences_and_white_space_is_one_space() -> None:
 def test_texts_that_are_nearly_equal() -> None:
     texts = {"“Hello”, World!": "helloworld", "ＡＢＣ１": "abc1", "zero\u200bwidth": "zerowidth", "की, का।": "कीका"}
     assert [normalise_text(text) for text in texts] == list(texts.values())
-    assert fold("STRASSE") == fold("straße") and fold("Cafe\u0301") == "café"
+    assert fold_text("STRASSE") == fold_text("straße") and fold_text("Cafe\u0301") == "café"
 
 
 def skipping(reader: Any) -> Any:

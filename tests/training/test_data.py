@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from st_xlret.training.data import Answers, Pairs, Questions
+from st_xlret.training.data import AnswerOptions, PairOptions, QuestionOptions
 from tests import tiny
 from tests.data.files import multilingual_pool, write_jsonl
 from tests.evaluation.samples import write_lareqa
@@ -28,7 +28,7 @@ def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def load(source: Path, *, model: str | None = None, resume: bool = False, **options: Any) -> Any:
     args: Any = SimpleNamespace(seed=0, output_dir=str(source.parent), resume=resume)
-    return Questions(retrieval=[str(source)], **options).load_questions(model, args)
+    return QuestionOptions(retrieval=[str(source)], **options).load_questions(model, args)
 
 
 def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: 
     assert rows[1]["negative_1"] == "It eats fish. A wolf lives there. It eats fish."
     for context, candidate in ((True, "sentence followed by its paragraph"), (False, "sentence")):
         test = str(write_lareqa(tmp_path / str(context)))
-        evaluator = Questions(retrieval=["q"], context=context, test=test).lareqa()
+        evaluator = QuestionOptions(retrieval=["q"], context=context, test=test).lareqa_evaluator()
         assert evaluator is not None and evaluator.notes["candidate"] == candidate
 
 
@@ -77,18 +77,18 @@ def test_some_questions_and_pairs_are_held_out_or_excluded(tmp_path: Path, quest
     rest, evaluator = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
     assert {row["query"] for row in many} - set(rest["query"]) == {"question 3", "question 5"} and evaluator is None
     file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
-    rest, of_pairs = Pairs(pairs=[file], evaluation_pairs=5).load_pairs(0)
+    rest, of_pairs = PairOptions(pairs=[file], evaluation_pairs=5).load_pairs(0)
     assert rest is not None and of_pairs is not None and 0 < len(rest) < 60
-    assert Pairs(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
-    assert Pairs().load_pairs(0) == (None, None)
+    assert PairOptions(pairs=[file], evaluation_pairs=0).load_pairs(0)[1] is None
+    assert PairOptions().load_pairs(0) == (None, None)
 
 
 def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:
     args: Any = SimpleNamespace(seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1)
-    data = Answers(retrieval=[str(questions)], context=True)
+    data = AnswerOptions(retrieval=[str(questions)], context=True)
     for steps, count in ((1, 1), (-1, 2)):  # or whole epochs
         args.max_steps = steps
         rows, evaluator = data.load_answers(args, "en", 1, 0)
         assert rows is not None and len(rows) == count and evaluator is None
         assert all(text.count(". ") == 2 for text in rows["positive"])
-    assert data.load_answers(args, "en", 0, 0) == (None, None) == Answers().load_answers(args, "en", 1, 0)
+    assert data.load_answers(args, "en", 0, 0) == (None, None) == AnswerOptions().load_answers(args, "en", 1, 0)

@@ -15,18 +15,18 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.training import LOSS_STATE_FILE
 from st_xlret.training.encoders import EncoderArguments, balanced_texts
-from st_xlret.training.script import TrainingArguments
+from st_xlret.training.script import ScriptArguments
 from tests import tiny
 
 TEXTS = [(tiny.documents(), "sentence", "language")]
 
 
-def arguments(folder: Path, **options: Any) -> TrainingArguments:
-    return TrainingArguments(output_dir=str(folder), use_cpu=True, **options)
+def arguments(folder: Path, **options: Any) -> ScriptArguments:
+    return ScriptArguments(output_dir=str(folder), use_cpu=True, **options)
 
 
 def load(folder: Path, texts: Any, *, resume: bool = False, **options: Any) -> SentenceTransformer:
-    return EncoderArguments(**options).load(texts, arguments(folder, resume=resume))
+    return EncoderArguments(**options).load_encoder(texts, arguments(folder, resume=resume))
 
 
 def add_checkpoint(folder: Path) -> None:
@@ -47,14 +47,14 @@ def test_masked_words_of_a_checkpoint_without_a_head(
     monkeypatch.setattr(MaskedLMLoss, "train_head", partialmethod(MaskedLMLoss.train_head, max_steps=3))
     tiny.transformer().save(str(tmp_path / "encoder"))
     encoder, args = EncoderArguments(model=str(tmp_path / "encoder")), arguments(tmp_path / "run")
-    model = encoder.load([], args)
-    assert encoder.masked_words(model, TEXTS, args) is None and "--train_head" in caplog.text
+    model = encoder.load_encoder([], args)
+    assert encoder.masked_words_loss(model, TEXTS, args) is None and "--train_head" in caplog.text
     encoder.train_head = True
-    loss = encoder.masked_words(model, TEXTS, args, weight=0.5)
+    loss = encoder.masked_words_loss(model, TEXTS, args, weight=0.5)
     assert loss is not None and loss.weight == 0.5 and loss.lm_head.bias.any(), "the head has learnt"
     args.resume = True
     add_checkpoint(tmp_path / "run")
-    resumed = encoder.masked_words(model, TEXTS, args)
+    resumed = encoder.masked_words_loss(model, TEXTS, args)
     assert resumed is not None and not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
 
 

@@ -14,14 +14,14 @@ from filelock import FileLock
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.options import parse
 from st_xlret.training import CrossLingualTrainer
-from st_xlret.training.script import Run, TrainingArguments, keep_best, last_checkpoint
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, last_checkpoint
 from tests import tiny
 from tests.training.runs import changed
 
 
-def arguments(folder: Path, **options: Any) -> TrainingArguments:
+def arguments(folder: Path, **options: Any) -> ScriptArguments:
     fixed = {"use_cpu": True, "precision": "fp32", "max_steps": 2, "per_device_train_batch_size": 4}
-    return TrainingArguments(output_dir=str(folder), **(fixed | {"report_to": "none"} | options))
+    return ScriptArguments(output_dir=str(folder), **(fixed | {"report_to": "none"} | options))
 
 
 def run_of(folder: Path, *, evaluator: Any = None, **options: Any) -> tuple[dict[str, Any], Any]:
@@ -91,14 +91,14 @@ def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
         ({}, None, False),
     ):
         args = arguments(tmp_path, save_total_limit=1, **options)
-        keep_best(args, metric)
+        keep_best_checkpoint(args, metric)
         assert (args.load_best_model_at_end, args.metric_for_best_model) == (best, metric)
         assert args.eval_strategy == ("steps" if metric else "no")
 
 
 def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def recorded(size: int, processes: int, accumulation: int = 1) -> dict[str, Any]:
-        monkeypatch.setattr(TrainingArguments, "world_size", property(lambda self: processes))
+        monkeypatch.setattr(ScriptArguments, "world_size", property(lambda self: processes))
         args = arguments(tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation)
         return Run(args).options
 
@@ -111,7 +111,7 @@ def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
     file.write_text("use_cpu: true\nlearning_rate: 3e-5\n")  # a number, without a dot too
     words = [str(file), "--output_dir", str(tmp_path), "--learning_rate_mapping", '{"head": 0.1}']
     for further, steps in (([], 10_000), (["--num_train_epochs", "2"], -1)):  # epochs replace steps
-        (args,) = parse([TrainingArguments], [*words, *further])
+        (args,) = parse([ScriptArguments], [*words, *further])
         assert (args.learning_rate, args.learning_rate_mapping, args.max_steps) == (3e-5, {"head": 0.1}, steps)
 
 
@@ -125,8 +125,8 @@ def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"bf16": True}, False, "bf16"),
     ):
         monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable)
-        args = TrainingArguments(output_dir=str(tmp_path), **options)
+        args = ScriptArguments(output_dir=str(tmp_path), **options)
         is_bf16 = expected == "bf16"
         assert (args.precision, args.bf16, args.fp16, args.use_cpu) == (expected, is_bf16, False, is_bf16)
     with pytest.raises(ValueError, match="one number format"):
-        TrainingArguments(output_dir=str(tmp_path), precision="fp32", bf16=True)
+        ScriptArguments(output_dir=str(tmp_path), precision="fp32", bf16=True)
