@@ -15,7 +15,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from st_xlret.files import atomic_directory, atomic_file, check_output_directory, write_json, write_model, write_text
+from st_xlret.files import (
+    atomic_directory,
+    atomic_file,
+    check_output_directory,
+    check_output_file,
+    write_json,
+    write_model,
+    write_text,
+)
 
 
 @dataclass
@@ -99,6 +107,9 @@ def test_an_output_file_is_new_or_ours_and_no_input(tmp_path: Path) -> None:
         with pytest.raises(FileExistsError, match="what is read"):
             write(3, inputs=[source])
     assert file.read_text() == '{"score": 2}'
+    for check in (check_output_file, check_output_directory):  # before anything is computed
+        with pytest.raises(NotADirectoryError):
+            check(file / "new" / "place")
 
 
 @pytest.mark.parametrize(
