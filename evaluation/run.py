@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from st_xlret.commands import run
+from st_xlret.commands import run_command
 
 if __name__ == "__main__":
-    run("evaluate", sys.argv[1:], prog="python evaluation/run.py")
+    run_command("evaluate", sys.argv[1:], prog="python evaluation/run.py")

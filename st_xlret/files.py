@@ -119,7 +119,7 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
         problem = "is no regular file, but a folder, a device, a pipe or a loop of links"
     elif changed := [read for read in _existing_paths(inputs) if read in (target, *target.parents)]:
         problem = f"would change what is read, {changed[0]}"
-    elif ours is not None and target.exists() and target.stat().st_size and not _matches_ends(target, ours):
+    elif ours is not None and target.exists() and target.stat().st_size and not _begins_or_ends_with(target, ours):
         problem = "is there already, and holds something else"
     _refuse_unwritable(target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name")
     return target
@@ -130,7 +130,7 @@ def is_hidden_or_partial(file: Path) -> bool:
     return any(part[0] in "._" or ".st-xlret-" in part for part in file.parts)
 
 
-def _matches_ends(file: Path, pattern: str) -> bool:
+def _begins_or_ends_with(file: Path, pattern: str) -> bool:
     """Whether a file begins, or ends, as a pattern has it."""
     with open(file, "rb") as content:
         head = content.read(1000)

@@ -40,10 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(f"st-xlret {__version__}")
     else:
-        run(name, rest, prog=f"st-xlret {name}")
+        run_command(name, rest, prog=f"st-xlret {name}")
 
 
-def run(name: str, arguments: Sequence[str], *, prog: str) -> None:
+def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     """Run one of `COMMANDS`, and turn its errors and Ctrl+C into a `SystemExit` with one line."""
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")

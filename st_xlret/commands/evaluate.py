@@ -86,21 +86,21 @@ def _evaluate_model(options: Arguments) -> None:
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
     ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
     is_writer = int(os.environ.get("RANK", "0")) == 0  # every process of torchrun has the result; one writes it
-    # Some benchmarks alone have some of these.
     names = ("layer", "language", "split", "threshold_split", "similarity", "query_prompt", "document_prompt")
-    how = {each: getattr(options, each) for each in (*names, "max_sentences", "batch_size", "precision")}
-    how |= {"pooling": None if options.pooling == "auto" else options.pooling, "keep_vectors": options.embedding_cache}
-    how |= {"context": options.context or None, "distributed": options.distributed or None, "show_progress_bar": True}
+    settings = {each: getattr(options, each) for each in (*names, "max_sentences", "batch_size", "precision")}
+    settings |= {"pooling": None if options.pooling == "auto" else options.pooling, "show_progress_bar": True}
+    settings |= {"context": options.context or None, "distributed": options.distributed or None}
+    settings["keep_vectors"] = options.embedding_cache
     with ExitStack() as outputs:
         files = [outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer]
         if options.calibration is not None:
             maps = VectorCalibration.load(options.calibration)
             if maps.query is not None:
                 raise ValueError(f"{options.calibration} maps queries apart: evaluate what st-xlret export makes of it")
-            how["calibration"] = maps.layer()
-        given = {each: value for each, value in how.items() if value is not None}
+            settings["calibration"] = maps.layer()
+        settings = {each: value for each, value in settings.items() if value is not None}
         try:
-            evaluator = kind.from_directory(options.data, options.languages, **given)
+            evaluator = kind.from_directory(options.data, options.languages, **settings)
         except TypeError as error:  # an option that this benchmark does not have
             raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
         result = evaluator.evaluate(load_model(name, options.device))

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
             print(f"open http://{host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
             page.serve_forever()
     for queries in [options.query] if options.query else ([query] for query in _queries_from_terminal()):
-        answers = [pool.search(queries) for pool in pools]
+        answers = [pool.best_results(queries) for pool in pools]
         for number, query in enumerate(queries):
             for pool, results in zip(pools, answers, strict=True):
                 _print_results(query, results[number], pool if len(pools) > 1 else None, as_json=options.json)
@@ -130,7 +130,7 @@ class SearchPool:
         if self.calibration and self.calibration.languages and options.language is None:
             self.identifier = LanguageIdentifier(self.calibration.languages)
 
-    def search(self, queries: Sequence[str]) -> list[list[SearchResult]]:
+    def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
         """The best texts for each query, in one pass over the vectors, by cosine or as the store by dot product."""
         from st_xlret.encoding import encode
         from st_xlret.languages import LanguageIdentifier, check_language, is_same_language

@@ -154,7 +154,7 @@ class TableStore(Store):
     def _table_batches(self, columns: Any) -> Iterator[pa.RecordBatch]:
         """The batches of the table, with these columns."""
 
-    def _find_columns_and_dimension(self, schema: pa.Schema) -> None:
+    def _set_columns_and_dimension(self, schema: pa.Schema) -> None:
         """Keep the schema, the columns that hold what is asked for, and how many numbers a vector has."""
         self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
         lists = [field.name for field in schema if _is_vector_type(field.type)]
@@ -205,7 +205,7 @@ class ParquetStore(TableStore):
         self.rows = sum(each.num_rows for each in footers)
         self.metric, self.mark = base.metric_of(self.metadata.get("metric"), path), self.metadata.get("map")
         self.model, self.fingerprint = base.model_name_in(self.metadata), self.metadata.get("fingerprint")
-        self._find_columns_and_dimension(schemas[0])
+        self._set_columns_and_dimension(schemas[0])
 
     def __len__(self) -> int:
         return self.rows
@@ -263,7 +263,7 @@ class LanceStore(TableStore):
         with self.sanitize_errors():
             self.database, self.place = lancedb.connect(place), Path(place)
             self.table = self.database.open_table(self.called)
-            self._find_columns_and_dimension(self.table.schema)
+            self._set_columns_and_dimension(self.table.schema)
             for index in self.table.list_indices():
                 if self.columns["vector"] in index.columns:
                     self.metric = base.metric_of(self.table.index_stats(index.name).distance_type, self.name)

@@ -49,7 +49,7 @@ def parse(words: list[str]) -> None:
         words = [f"training_scripts/recipes/{word}" if word.endswith(".yaml") else word for word in words]
     with patch.object(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop), pytest.raises(Parsed):
         if words[0] == "st-xlret":
-            commands.run(words[1], words[2:], prog="st-xlret")
+            commands.run_command(words[1], words[2:], prog="st-xlret")
         place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
         import_module(words[place].removesuffix(".py").replace("/", ".")).main(words[place + 1 :])
 
