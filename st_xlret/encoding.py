@@ -75,12 +75,12 @@ def encode(
     rows = [texts] if isinstance(texts, str) else list(texts)
     codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
     rows_of: dict[str | None, list[int]] = {}
-    for row, task in zip(range(len(rows)), _tasks(model, codes, role), strict=True):
+    for row, task in zip(range(len(rows)), _router_tasks(model, codes, role), strict=True):
         rows_of.setdefault(task, []).append(row)
     with autocast(precision, model.device):
         if isinstance(texts, str) or not rows:
             return model.encode(texts, task=next(iter(rows_of), None), **options)
-        parts = [_in_batches(model, [rows[row] for row in of], task=task, **options) for task, of in rows_of.items()]
+        parts = [_encode_in_batches(model, [rows[i] for i in of], task=task, **options) for task, of in rows_of.items()]
     if len(parts) == 1:
         return parts[0]
     order = np.argsort([row for of in rows_of.values() for row in of])
@@ -116,7 +116,7 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
     return [known[code] for code in codes]
 
 
-def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
+def _router_tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
     """The task of each language: that of the role for a model without maps, or for texts that name no language."""
     languages, task_of = task_languages(model), dict[str | None, str | None]()
     for code in dict.fromkeys(codes):
@@ -130,7 +130,7 @@ def _tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> 
     return [task_of[code] for code in codes]
 
 
-def _in_batches(
+def _encode_in_batches(
     model: Any, texts: list[str], *, batch_size: int = 64, show_progress_bar: bool | None = False, **options: Any
 ) -> Any:
     """As `model.encode`, in batches of like numbers of tokens."""
@@ -183,19 +183,19 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         start += count
 
 
-def role_prompt(model: SentenceTransformer, role: Role | None, given: str | None = None) -> str:
+def role_prompt(model: SentenceTransformer, role: Role | None, prompt: str | None = None) -> str:
     """The text that is put before texts of a role; without a role, as in `model.encode`.
 
     The host gives an empty prompt "document" to every model that it loads, and leaves out the "passage" of many models.
     Here, an empty prompt is none. Without one of the role, the model's default prompt counts, unless it belongs to the
-    other role. A prompt that is `given` counts before these: a text, or the name of one of the model's prompts; what
+    other role. A `prompt` that is given counts before these: a text, or the name of one of the model's prompts; what
     looks like a name and is none is a `ValueError`.
     """
-    text = prompt_name(model, role) or "" if given is None else given
+    text = prompt_name(model, role) or "" if prompt is None else prompt
     if text in model.prompts:
         return model.prompts[text] or ""
     if re.fullmatch(r"\w+", text):
-        known = ", ".join(name for name, prompt in model.prompts.items() if prompt) or "none"
+        known = ", ".join(name for name, text_before in model.prompts.items() if text_before) or "none"
         raise ValueError(f"the model has no prompt named {text!r}, it has: {known}; a text ends with a space or colon")
     return text
 
@@ -213,16 +213,16 @@ def embeds_roles_apart(
 ) -> bool:
     """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`."""
 
-    def route(router: Router, task: str) -> str | None:
+    def route_of(router: Router, task: str) -> str | None:
         return router.route_mappings.get((task, None), task if task in router.sub_modules else router.default_route)
 
     routers = [module for module in model.children() if isinstance(module, Router)]
     prompts = role_prompt(model, "query", query_prompt), role_prompt(model, "document", document_prompt)
-    return prompts[0] != prompts[1] or any(route(router, "query") != route(router, "document") for router in routers)
+    return prompts[0] != prompts[1] or any(route_of(each, "query") != route_of(each, "document") for each in routers)
 
 
 @contextmanager
-def at_layer(
+def cut_at_layer(
     model: SentenceTransformer, layer: int | None, pooling: Literal["model", "mean"] | None = None
 ) -> Iterator[SentenceTransformer]:
     """The model cut after a layer of its Transformer, as the CCP paper embeds; the model is left as it was.

@@ -65,8 +65,8 @@ def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
     tokenizer = getattr(module, "tokenizer", None)
     if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
         return {}
-    own = (getattr(module, "processing_kwargs", None) or {}).get("text") or {}
-    limits = [model.max_seq_length, *cuts, own.get("max_length")]
+    text_options = (getattr(module, "processing_kwargs", None) or {}).get("text") or {}
+    limits = [model.max_seq_length, *cuts, text_options.get("max_length")]
     limits += [getattr(module, f"{role}_length", None) for role in ("query", "document")]
     if limits[0] is None or any(limit % 16 for limit in limits if limit is not None):
         return {}

@@ -49,26 +49,26 @@ def top_k(
         >>> scores.tolist(), indices.tolist()
         ([[2.0, 2.0]], [[0, 2]])
     """
-    place = _device(device, queries, corpus)
-    vectors = _float32(queries, "queries", place)
+    place = _computing_device(device, queries, corpus)
+    vectors = _finite_float32(queries, "queries", place)
     keys = torch.full((len(vectors), k), _NOTHING, device=place)
     seen = 0
     for chunk in [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus:
         for start in range(0, len(chunk), _ROWS_AT_ONCE):
-            block = _float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
+            block = _finite_float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
             for some, best in zip(vectors.split(_QUERIES_AT_ONCE), keys.split(_QUERIES_AT_ONCE), strict=True):
                 # For few queries, the other way round is up to three times faster.
                 scores = (block @ some.T).T if 1 < len(some) <= 8 else some @ block.T
-                _improve(best, scores, seen)
+                _update_top_k(best, scores, seen)
             seen += len(block)
     if k > seen:
         raise ValueError(f"k={k} is larger than the corpus of {seen} rows")
-    return _best_first(keys)
+    return _sorted_scores_and_indices(keys)
 
 
 def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best of several searches' results for the same queries: scores and indices, both (Q, n), n >= k."""
-    return _unpacked(_packed(scores, indices).topk(k, dim=1).values)
+    return _scores_and_indices(_sortable_keys(scores, indices).topk(k, dim=1).values)
 
 
 def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:
@@ -79,7 +79,7 @@ def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | 
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    return _unit(rows, name, _device(device, rows), 0)
+    return _finite_unit_rows(rows, name, _computing_device(device, rows), 0)
 
 
 @torch.no_grad()
@@ -90,11 +90,10 @@ def neighbours_both_ways(
 
     The sides have the shapes (S, d) and (T, d). Without `cosine` they are compared by dot product.
 
-    Returns:
-        Scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row, (T,
-            min(k, S)), best first.
+    Returns scores and target rows of every source row, (S, min(k, T)), and scores and source rows of every target row,
+    (T, min(k, S)), best first.
     """
-    place, read = _device(device, source, target), _unit if cosine else _float32
+    place, read = _computing_device(device, source, target), _finite_unit_rows if cosine else _finite_float32
     # The target is read again for each block of the source, which therefore is larger.
     wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
     high = 2 * wide
@@ -109,10 +108,10 @@ def neighbours_both_ways(
                     scores = torch.from_numpy(rows.numpy() @ columns.numpy().T)
                 else:
                     scores = rows @ columns.T
-                _improve(forward[row : row + high], scores, column)
-                _improve(backward[column : column + wide], scores.T, row)
+                _update_top_k(forward[row : row + high], scores, column)
+                _update_top_k(backward[column : column + wide], scores.T, row)
             bar.update(len(rows))
-    return *_best_first(forward), *_best_first(backward)
+    return *_sorted_scores_and_indices(forward), *_sorted_scores_and_indices(backward)
 
 
 class MinedPairs(NamedTuple):
@@ -180,7 +179,7 @@ def mine_pairs(
     forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
     score_a, j_a, i_a = _proposals(near[0], near[1], forward_mean, backward_mean, margin)
     score_b, i_b, j_b = _proposals(near[2], near[3], backward_mean, forward_mean, margin)
-    return _one_to_one(torch.cat([score_a, score_b]), torch.cat([i_a, i_b]), torch.cat([j_a, j_b]), threshold)
+    return _one_to_one_pairs(torch.cat([score_a, score_b]), torch.cat([i_a, i_b]), torch.cat([j_a, j_b]), threshold)
 
 
 def _proposals(cosines: Tensor, rows: Tensor, mean: Tensor, mean_of_rows: Tensor, margin: Margin) -> tuple[Tensor, ...]:
@@ -194,7 +193,7 @@ def _proposals(cosines: Tensor, rows: Tensor, mean: Tensor, mean_of_rows: Tensor
     return best, rows.gather(1, place[:, None])[:, 0], torch.arange(len(rows), device=rows.device)
 
 
-def _one_to_one(scores: Tensor, source: Tensor, target: Tensor, threshold: float | None) -> MinedPairs:
+def _one_to_one_pairs(scores: Tensor, source: Tensor, target: Tensor, threshold: float | None) -> MinedPairs:
     scores, source, target = scores.cpu(), source.cpu(), target.cpu()
     if threshold is not None:
         above = scores >= threshold
@@ -211,11 +210,12 @@ def _one_to_one(scores: Tensor, source: Tensor, target: Tensor, threshold: float
     return MinedPairs(scores[best], source[best], target[best])
 
 
-def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:
+def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
     """Take a block of scores (rows, columns) into account, in place; blocks come in ascending order of their columns.
 
     The k best of a row are in the k groups of columns with the highest maxima, and none in groups at or below the row's
-    k-th best so far. Selecting from whole blocks would cost more than their matrix product.
+    k-th best so far. For k = 2, groups of 2 columns and 5 and 4 so far, the scores 1 9 | 3 2 | 6 7 leave the first and
+    the third group, and 9 and 7 are the best. Selecting from whole blocks would cost more than their matrix product.
     """
     if not scores.numel():
         return
@@ -228,15 +228,16 @@ def _improve(keys: Tensor, scores: Tensor, first_column: int) -> None:
         maxima = groups.amax(dim=2)
     if not bool(maxima.sum().isfinite()):
         _require_no_overflow(maxima)
-    better = maxima > _unpacked(keys.amin(dim=1, keepdim=True))[0]
+    better = maxima > _scores_and_indices(keys.amin(dim=1, keepdim=True))[0]
     most = int(better.sum(dim=1).max())
     if not most:
         return
     rows = better.any(dim=1).nonzero()[:, 0]
     numbers = torch.arange(maxima.shape[1], device=scores.device)
-    best = _unpacked(_packed(maxima[rows], numbers).topk(min(keys.shape[1], most), sorted=False).values)[1]
+    best_maxima = _sortable_keys(maxima[rows], numbers).topk(min(keys.shape[1], most), sorted=False).values
+    best = _scores_and_indices(best_maxima)[1]
     columns = (best[:, :, None] * _GROUP + torch.arange(_GROUP, device=scores.device)).flatten(1)
-    candidates = _packed(groups[rows[:, None], best].flatten(1), columns + first_column)
+    candidates = _sortable_keys(groups[rows[:, None], best].flatten(1), columns + first_column)
     keys[rows] = torch.cat([keys[rows], candidates], dim=1).topk(keys.shape[1], sorted=False).values
 
 
@@ -245,33 +246,33 @@ def _require_no_overflow(scores: Tensor) -> None:
         raise ValueError("the dot products overflow float32: normalise the rows first, see unit_rows.")
 
 
-def _best_first(keys: Tensor) -> tuple[Tensor, Tensor]:
-    scores, indices = _unpacked(keys.sort(descending=True).values)
+def _sorted_scores_and_indices(keys: Tensor) -> tuple[Tensor, Tensor]:
+    scores, indices = _scores_and_indices(keys.sort(descending=True).values)
     _require_no_overflow(scores)
     return scores, indices
 
 
-def _packed(scores: Tensor, indices: Tensor) -> Tensor:
+def _sortable_keys(scores: Tensor, indices: Tensor) -> Tensor:
     """Score and index as one int64: larger means a higher score or, among equals, a lower index."""
     bits = (scores + 0.0).view(torch.int32)  # adding zero turns -0.0 into 0.0
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats count their bits downwards
     return torch.stack([(~indices).to(torch.int32).expand_as(ordered), ordered], dim=-1).view(torch.int64)[..., 0]
 
 
-def _unpacked(keys: Tensor) -> tuple[Tensor, Tensor]:
+def _scores_and_indices(keys: Tensor) -> tuple[Tensor, Tensor]:
     ordered = (keys >> 32).to(torch.int32)
     return (ordered ^ ((ordered >> 31) & 0x7FFFFFFF)).view(torch.float32), ~keys & _LARGEST_INDEX
 
 
-_NOTHING = int(_packed(torch.tensor(-torch.inf), torch.tensor(_LARGEST_INDEX)))
+_NOTHING = int(_sortable_keys(torch.tensor(-torch.inf), torch.tensor(_LARGEST_INDEX)))
 
 
-def _device(device: Device, *inputs: Any) -> torch.device:
+def _computing_device(device: Device, *inputs: Any) -> torch.device:
     accelerators = (each.device for each in inputs if isinstance(each, Tensor) and each.device.type != "cpu")
     return torch.device(device or next(accelerators, "cpu"))
 
 
-def _float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) -> Tensor:
+def _finite_float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) -> Tensor:
     """The rows as finite float32."""
     if isinstance(rows, np.ndarray):
         # A copy, as files are read-only; float16 is converted by PyTorch, which is faster.
@@ -283,8 +284,8 @@ def _float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) 
     return vectors
 
 
-def _unit(rows: Matrix, name: str, device: torch.device, first_row: int) -> Tensor:
-    vectors = _float32(rows, name, device, first_row)
+def _finite_unit_rows(rows: Matrix, name: str, device: torch.device, first_row: int) -> Tensor:
+    vectors = _finite_float32(rows, name, device, first_row)
     lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
     if not bool(((lengths > 1e-15) & (lengths < 1e18)).all()):  # squares under- or overflow: rows would become zeros
         vectors = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)

@@ -13,7 +13,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from st_xlret import encode, encoding, export
-from st_xlret.encoding import KeptVectors, at_layer, role_prompt
+from st_xlret.encoding import KeptVectors, cut_at_layer, role_prompt
 from st_xlret.modules import CalibrationLayer, transformer_encoder, with_two_encoders
 from st_xlret.precision import autocast, computes_in_bf16, padding_options, resolve_precision
 from tests.tiny import sentence, static, tokenizer, transformer
@@ -139,7 +139,7 @@ def test_attention_in_bf16_on_a_gpu_is_not_cudnn_s() -> None:
 def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None:
     model = transformer()
     texts = ["sun", "moon star rain wind", "", "snow tree"]
-    with at_layer(model, layer, "mean") as part:
+    with cut_at_layer(model, layer, "mean") as part:
         vectors = encode(part, texts, batch_size=batch_size, convert_to_tensor=True)
     for text, vector in zip(texts, vectors, strict=True):  # one text at a time, without padding
         features = model.preprocess([text])
@@ -153,13 +153,13 @@ def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() 
     model = transformer().train()
     expected, config, unpad = model.encode(["sun"]), model[0].model.config.to_dict(), model[0].unpad_inputs
     model.train()
-    with at_layer(model, 1, "model") as part:
+    with cut_at_layer(model, 1, "model") as part:
         np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
     assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (config, unpad, True)
-    with at_layer(model, None) as part:
+    with cut_at_layer(model, None) as part:
         assert part is model
     for without_layer, layer in ((model, 2), (model, -1), (static(), 1)):
-        with pytest.raises(ValueError, match=f"layer={layer}"), at_layer(without_layer, layer, "model"):
+        with pytest.raises(ValueError, match=f"layer={layer}"), cut_at_layer(without_layer, layer, "model"):
             pass
 
 

@@ -10,11 +10,11 @@ from typing import Any
 from st_xlret.optional import load_public_name
 
 _NAMES = {
-    "bias": "LanguageBias measure measure_language_bias",
+    "bias": "LanguageBias measure_calibrations measure_language_bias",
     "calibration": "VectorCalibration fit_calibration",
     "choose": "Comparison fit_and_compare",
     "judged": "judged_recall",
-    "model": "Sample calibrate embed_pairs embed_texts sample_questions sample_texts",
+    "model": "Sample calibrate embed_pairs embed_by_language sample_questions sample_texts",
     "rotation": "mean_csls_criterion procrustes unsupervised_rotation",
     "steps": "STEPS",
 }

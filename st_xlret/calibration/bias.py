@@ -70,20 +70,20 @@ class LanguageBias:
 
 
 @dataclass(frozen=True)
-class Figures:
+class BiasFigures:
     """What a calibration does to a search over all languages, and to one within a language.
 
     Attributes:
         search: The languages that a text finds as a query.
         documents: The same between documents, as in mining.
-        kept: Share of the ten nearest neighbours within a language that stay.
+        neighbours_kept: Share of the ten nearest neighbours within a language that stay.
         queries_only: Whether documents stay as they are.
         needs_language: Whether the language of a text has to be known.
     """
 
     search: LanguageBias
     documents: LanguageBias
-    kept: float = 1.0
+    neighbours_kept: float = 1.0
     queries_only: bool = False
     needs_language: bool = False
 
@@ -95,7 +95,7 @@ class Figures:
         """
         of_search_alone = self.queries_only if queries_only is None else queries_only
         biases = [self.search] if of_search_alone else [self.search, self.documents]
-        return float(self.kept**0.5 * (1 - np.mean([bias.imbalance for bias in biases])))
+        return float(self.neighbours_kept**0.5 * (1 - np.mean([bias.imbalance for bias in biases])))
 
     def as_json(self) -> dict[str, Any]:
         """What `st-xlret report` writes: the bias of the search, and under `"documents"` that between documents."""
@@ -123,52 +123,53 @@ def measure_language_bias(
     size = min((len(as_array(rows)) for rows in embeddings.values()), default=0)
     if len(embeddings) < 2 or size * len(embeddings) <= neighbours + 1:
         raise ValueError(f"{size} texts in each of {list(embeddings)} are too few for {neighbours} neighbours")
-    return measure(embeddings, {}, queries, documents, texts=size, neighbours=neighbours)[AS_IT_IS].search
+    return measure_calibrations(embeddings, {}, queries, documents, texts=size, neighbours=neighbours)[AS_IT_IS].search
 
 
-def measure(
+def measure_calibrations(
     documents: Mapping[str, ArrayLike],
-    calibrations: Mapping[str, VectorCalibration],
+    calibrations: Mapping[Any, VectorCalibration],
     queries: Mapping[str, ArrayLike] | None = None,
     ids: Mapping[str, ArrayLike] | None = None,
     *,
     texts: int = TEXTS,
     neighbours: int = NEIGHBOURS,
-) -> dict[str, Figures]:
+) -> dict[Any, BiasFigures]:
     """The figures of vectors as they are (`AS_IT_IS`), and after each calibration, in one pass over the sample.
 
-    A calibration of means changes r coordinates of a vector and leaves the rest: the dot products of the rest are
-    computed once for all of them, and each then costs r multiplications for a pair instead of d.
-
-    `documents` are language -> (n, d), `calibrations` have names, and `queries` are vectors (m, d) of the first m texts
-    as queries, if they differ. `ids` (n,) are numbers of the documents that texts are from: neighbours from a text's
-    own document do not count. The first `texts` of each language are looked at.
+    `documents` are language -> (n, d), `calibrations` go by any keys, and `queries` are vectors (m, d) of the first m
+    texts as queries, if they differ. `ids` (n,) are numbers of the documents that texts are from: neighbours from a
+    text's own document do not count. The first `texts` of each language are looked at.
 
     Example:
         >>> clouds = {"en": np.random.normal(1, 1, (60, 8)), "fr": np.random.normal(-1, 1, (60, 8))}
-        >>> figures = measure(clouds, {"lsar": VectorCalibration.fit(clouds)})
+        >>> figures = measure_calibrations(clouds, {"lsar": VectorCalibration.fit(clouds)})
         >>> figures["as it is"].search.same_language_share > figures["lsar"].search.same_language_share
         True
     """
-    sample = _Sample(documents, calibrations, queries, ids, texts, neighbours)
+    sample = _BalancedPool(documents, calibrations, queries, ids, texts, neighbours)
     apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
-    search = sample.search("query", calibrations)
-    between = sample.search("document", calibrations) if apart else search
-    figures = {AS_IT_IS: Figures(search[AS_IT_IS][0], between[AS_IT_IS][0])}
+    search = sample.biases_and_kept("query", calibrations)
+    between = sample.biases_and_kept("document", calibrations) if apart else search
+    figures = {AS_IT_IS: BiasFigures(search[AS_IT_IS][0], between[AS_IT_IS][0])}
     for name, each in calibrations.items():
         documents_of, kept_of = (AS_IT_IS, search) if each.queries_only else (name, between)
-        about = (kept_of[name][1], each.queries_only, bool(each.languages))
-        figures[name] = Figures(search[name][0], between[documents_of][0], *about)
+        properties = (kept_of[name][1], each.queries_only, bool(each.languages))
+        figures[name] = BiasFigures(search[name][0], between[documents_of][0], *properties)
     return figures
 
 
-class _Sample:
-    """Equally many vectors of each language, and their coordinates in a common basis of the calibrations of means."""
+class _BalancedPool:
+    """Equally many vectors of each language, and their coordinates `inside` a common basis B of calibrations of means.
+
+    A dot product x·y is rest + inside, where inside = (B^T x)·(B^T y). These calibrations change the r coordinates
+    B^T x alone: the rest is computed once for all of them, and each costs r multiplications for a pair instead of d.
+    """
 
     def __init__(
         self,
         documents: Mapping[str, ArrayLike],
-        calibrations: Mapping[str, VectorCalibration],
+        calibrations: Mapping[Any, VectorCalibration],
         queries: Mapping[str, ArrayLike] | None,
         ids: Mapping[str, ArrayLike] | None,
         texts: int,
@@ -189,53 +190,53 @@ class _Sample:
         self.inside = {role: rows @ self.basis for role, rows in self.sides.items()}
         self.neighbours = min(neighbours, len(pool) - 2)
 
-    def search(
-        self, role: Role, calibrations: Mapping[str, VectorCalibration]
-    ) -> dict[str, tuple[LanguageBias, float]]:
+    def biases_and_kept(
+        self, role: Role, calibrations: Mapping[Any, VectorCalibration]
+    ) -> dict[Any, tuple[LanguageBias, float]]:
         """The bias of searches by the texts of a role, and the share of neighbours within a language that stay."""
         size, count = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
-        mapped = {AS_IT_IS: self._mapped(None, role)}
-        mapped |= {name: self._mapped(calibration, role) for name, calibration in calibrations.items()}
-        shares, kept = (dict[str, list[Any]]((name, []) for name in mapped) for _ in range(2))
+        mapped = {name: self._mapped_sides(each, role) for name, each in {AS_IT_IS: None, **calibrations}.items()}
+        shares, kept = (dict[Any, list[Any]]((name, []) for name in mapped) for _ in range(2))
         language_of, expected = np.repeat(np.arange(len(self.codes)), size), np.empty((len(self.codes),) * 2)
         buffer = torch.empty(count, len(language_of), dtype=torch.from_numpy(self.basis).dtype)
         for i in range(len(self.codes)):
             rows, same_language = slice(i * count, (i + 1) * count), slice(i * size, (i + 1) * size)
-            rest = _product(self.sides[role][rows], self.sides["document"])
-            rest -= _product(self.inside[role][rows], self.inside["document"])
+            rest = _dot_products(self.sides[role][rows], self.sides["document"])
+            rest -= _dot_products(self.inside[role][rows], self.inside["document"])
             # The text's own document has no neighbours of it; the text itself is none either.
             same_document = self.document_of[i * size : i * size + count, None] == self.document_of
             left = len(language_of) - same_document.sum(axis=1)
             expected[i], expected[i, i] = (size / left).mean(), ((size - same_document.sum(axis=1)) / left).mean()
             before = None
-            for name, (asked, pool, lengths) in mapped.items():
-                scores = _product(asked[rows], pool, buffer)
-                if pool.shape[1] == self.basis.shape[1]:
+            for name, (asked, pool, lengths, is_inside) in mapped.items():
+                scores = _dot_products(asked[rows], pool, buffer)
+                if is_inside:
                     scores += rest
                 scores /= lengths
-                near = _nearest_within(scores[:, same_language])
+                near = _nearest_mask(scores[:, same_language])
                 before = near if before is None else before
                 kept[name].append((near & before).sum() / before.sum())
                 scores[same_document] = -np.inf
                 top = np.argpartition(scores, -self.neighbours, axis=1)[:, -self.neighbours :]
                 nearest = language_of[top[np.take_along_axis(scores, top, axis=1) > -np.inf]]
                 shares[name].append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
-        about = (expected, size, self.neighbours)
+        common = (expected, size, self.neighbours)
         return {
-            name: (LanguageBias(self.codes, np.stack(shares[name]), *about), float(np.mean(kept[name])))
+            name: (LanguageBias(self.codes, np.stack(shares[name]), *common), float(np.mean(kept[name])))
             for name in mapped
         }
 
-    def _mapped(self, calibration: VectorCalibration | None, role: Role) -> tuple[NDArray[Any], ...]:
-        """The mapped texts of a role and documents, in coordinates, and the lengths of the latter."""
-        pool, whole = self._coordinates(calibration, "document"), self.sides["document"]
-        squares = _squares(pool)
-        if pool.shape[1] == self.basis.shape[1]:
-            squares += (_squares(whole) - _squares(self.inside["document"])).clip(0)  # it may round below zero
-        return self._coordinates(calibration, role), pool, np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype)
+    def _mapped_sides(self, calibration: VectorCalibration | None, role: Role) -> tuple[Any, Any, Any, bool]:
+        """The mapped texts of a role and documents, lengths of the latter, and whether these have coordinates alone."""
+        is_inside = calibration is None or calibration.basis.shape[1] < calibration.dimension
+        asked, pool = (self._mapped_side(calibration, side) for side in (role, "document"))
+        squares = _squared_lengths(pool)
+        if is_inside:  # the rest is added; it may round below zero
+            squares += (_squared_lengths(self.sides["document"]) - _squared_lengths(self.inside["document"])).clip(0)
+        return asked, pool, np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype), is_inside
 
-    def _coordinates(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
-        """The mapped coordinates that calibrations of means change; whole mapped vectors for other calibrations."""
+    def _mapped_side(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
+        """The mapped coordinates of a role for a calibration of means, whole mapped vectors for other calibrations."""
         if calibration is None:
             return self.inside[role]
         basis, languages = calibration.basis.astype(self.basis.dtype), calibration.languages
@@ -246,7 +247,7 @@ class _Sample:
         return self.inside[role] + np.concatenate(changes) @ (basis.T @ self.basis)
 
 
-def _common_basis(calibrations: Mapping[str, VectorCalibration], width: int) -> NDArray[Any]:
+def _common_basis(calibrations: Mapping[Any, VectorCalibration], width: int) -> NDArray[Any]:
     """An orthonormal basis of what the calibrations of means change: their own, or one that holds them all."""
     bases = {each.basis.tobytes(): each.basis for each in calibrations.values() if each.basis.shape[1] < width}
     if not bases:
@@ -255,7 +256,7 @@ def _common_basis(calibrations: Mapping[str, VectorCalibration], width: int) -> 
     return np.linalg.qr(np.concatenate([basis, *others], axis=1))[0] if others else basis
 
 
-def _nearest_within(scores: NDArray[Any]) -> NDArray[np.bool_]:
+def _nearest_mask(scores: NDArray[Any]) -> NDArray[np.bool_]:
     """Which texts of the same language are among the ten nearest of each text, which is none itself."""
     scores, places = scores.copy(), np.arange(len(scores))
     scores[places, places] = -np.inf
@@ -265,12 +266,12 @@ def _nearest_within(scores: NDArray[Any]) -> NDArray[np.bool_]:
     return near
 
 
-def _squares(rows: NDArray[Any]) -> NDArray[Any]:
+def _squared_lengths(rows: NDArray[Any]) -> NDArray[Any]:
     squares: NDArray[Any] = np.einsum("nd,nd->n", rows, rows)
     return squares
 
 
-def _product(left: NDArray[Any], right: NDArray[Any], into: torch.Tensor | None = None) -> NDArray[Any]:
+def _dot_products(left: NDArray[Any], right: NDArray[Any], into: torch.Tensor | None = None) -> NDArray[Any]:
     """`left @ right.T` by PyTorch, whose threads sleep where NumPy's wait actively: 0.4 ms for 13 on a busy machine."""
     product: NDArray[Any] = torch.mm(torch.from_numpy(left), torch.from_numpy(right).T, out=into).numpy()
     return product

@@ -71,7 +71,7 @@ class VectorCalibration:
     metric: str = "cosine"
     model: str | None = None
     notes: Mapping[str, str] = field(default_factory=dict)
-    _fit: _Fit | None = field(default=None, repr=False)
+    _recipe: _MapRecipe | None = field(default=None, repr=False)
 
     @classmethod
     def fit(
@@ -147,16 +147,16 @@ class VectorCalibration:
         if languages is not None:
             matrix, codes_of = as_array(documents), np.array([str(code) for code in languages])
             documents = {code: matrix[codes_of == code] for code in sorted({*codes_of.tolist()})}
-        rows = {"document": by_language(cast(Vectors, documents), **scaled)}
+        rows = {"document": checked_vectors(cast(Vectors, documents), **scaled)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
         groups: Vectors = phrases if is_lsar and phrases else {}
         if queries_only and is_lsar and queries is not None:
             groups, queries = {**groups, **queries}, None
         if queries is not None:
             asked = {code: queries[code] for code in codes if code in queries}
-            rows["query"] = by_language(asked, min_languages=1 + ("lsar" in steps), **scaled)
+            rows["query"] = checked_vectors(asked, min_languages=1 + ("lsar" in steps), **scaled)
         if groups:
-            rows = {"phrases": by_language(groups, **scaled | {"min_texts": 1}, min_languages=1), **rows}
+            rows = {"phrases": checked_vectors(groups, **scaled | {"min_texts": 1}, min_languages=1), **rows}
         has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
         if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
             raise ValueError(
@@ -167,7 +167,7 @@ class VectorCalibration:
         if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
         of_means = set(steps) <= OF_MEANS
-        moments = {role: Moments.of(vectors, covariances=not of_means) for role, vectors in rows.items()}
+        moments = {role: Moments.of_rows(vectors, covariances=not of_means) for role, vectors in rows.items()}
         basis, means = np.eye(width), np.concatenate([each.means for each in moments.values()])
         if of_means and len(means) < width:
             basis = np.linalg.qr(means.T)[0]
@@ -184,7 +184,7 @@ class VectorCalibration:
         recoloured: dict[str, Floats] = {}
         if "coral" in steps and {*steps[: steps.index("coral")]} <= {"shift", "to_pivot"}:
             # After translations alone, it does not depend on the strength.
-            recoloured = {role: step_maps.recolouring(each.covariances) for role, each in moments.items()}
+            recoloured = {role: step_maps.recolouring_matrices(each.covariances) for role, each in moments.items()}
         rotate = None
         if "rotate" in steps:
             from st_xlret.calibration.rotation import rotate_into_pivot
@@ -192,15 +192,15 @@ class VectorCalibration:
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in (pairs or {}).items()}
             rotate = partial(rotate_into_pivot, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
         of_queries = list(rows.get("query", codes))
-        fit = _Fit(moments, codes, of_queries, tuple(steps), queries_only, formulas, recoloured, rotate)
+        recipe = _MapRecipe(moments, codes, of_queries, tuple(steps), queries_only, formulas, recoloured, rotate)
         mapped = () if is_lsar else tuple(codes)  # lsar and then shift needs the language
-        about: dict[str, Any] = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
-        return cls(basis, None, None, mapped, fit.steps, **about, _fit=fit).at(strength)
+        metadata: Any = {"pivot": pivot, "normalize": normalize, "metric": metric or "cosine", "model": model}
+        return cls(basis, None, None, mapped, recipe.steps, **metadata, _recipe=recipe).at(strength)
 
     def at(self, strength: float) -> VectorCalibration:
         """The same calibration at another strength, in a moment; but a rotation is searched anew."""
-        assert self._fit is not None, "a calibration that was loaded has one strength"
-        document, query, notes = self._fit.maps(strength)
+        assert self._recipe is not None, "a calibration that was loaded has one strength"
+        document, query, notes = self._recipe.maps_at(strength)
         return replace(self, document=document, query=query, notes=notes, strength=float(strength))
 
     @property
@@ -228,7 +228,7 @@ class VectorCalibration:
         maps = self.maps_of(role)
         if maps is None:
             return np.zeros_like(inside)
-        matrix, offset = maps.of(number)
+        matrix, offset = maps.of_language(number)
         change: NDArray[Any] = np.broadcast_to(offset.astype(inside.dtype), inside.shape)
         return change if matrix is None else change + inside @ matrix.T.astype(inside.dtype)
 
@@ -258,23 +258,22 @@ class VectorCalibration:
             )
         if self.maps_of(role) is None:
             return unmapped.astype(np.float32, copy=False)
-        rows, basis = unit(rows) if self.normalize else rows, self.basis.astype(np.float32)
+        rows, basis = strict_unit_rows(rows) if self.normalize else rows, self.basis.astype(np.float32)
         inside, numbers = rows @ basis, np.array([number_of.get(code or "", 0) for code in codes])
         change = np.empty_like(inside)
         for number in np.unique(numbers):
             change[numbers == number] = self.change(inside[numbers == number], role, number)
         mapped: NDArray[Any] = rows + change @ basis.T
-        mapped = unit(mapped) if self.normalize else mapped
-        return mapped.reshape(unmapped.shape)
+        return (strict_unit_rows(mapped) if self.normalize else mapped).reshape(unmapped.shape)
 
     def layer(self, role: Role = "document") -> CalibrationLayer:
         """The maps of a role as a module of a model; the identity for documents that stay as they are."""
         from st_xlret.modules.calibration_layer import CalibrationLayer
 
         maps = self.maps_of(role) or Maps(None, np.zeros((max(1, len(self.languages)), self.basis.shape[1])))
-        about = self._about() | {"queries_only": False}
+        metadata = self._metadata() | {"queries_only": False}
         tensors = replace(self, document=maps, query=None)._tensors()
-        return CalibrationLayer(about.pop("dimension"), about.pop("languages"), tensors=tensors, **about)
+        return CalibrationLayer(metadata.pop("dimension"), metadata.pop("languages"), tensors=tensors, **metadata)
 
     def check(self, *, dimension: int, metric: str | None = None, model: str | None = None, name: str = "") -> None:
         """Refuse the vectors `name` if they are of another kind than the map was fitted for; None is unknown."""
@@ -295,7 +294,7 @@ class VectorCalibration:
 
         with atomic_directory(folder, overwrite=overwrite) as target:
             save_file(self._tensors(), target / WEIGHTS)
-            write_json(target / FILE, self._about())
+            write_json(target / FILE, self._metadata())
             (target / "README.md").write_text(self._readme(), encoding="utf-8")
         return Path(folder)
 
@@ -305,9 +304,9 @@ class VectorCalibration:
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
-        about, file = (Path(folder) / FILE).read_text(encoding="utf-8"), Path(folder) / WEIGHTS
+        text, file = (Path(folder) / FILE).read_text(encoding="utf-8"), Path(folder) / WEIGHTS
         try:
-            fields, tensors = json.loads(about), {name: np.asarray_chkfinite(t) for name, t in load_file(file).items()}
+            fields, tensors = json.loads(text), {name: np.asarray_chkfinite(t) for name, t in load_file(file).items()}
             dimension, queries_only = fields.pop("dimension"), fields.pop("queries_only")
             fields |= {name: tuple(fields[name]) for name in ("languages", "steps")}
             rank, maps = tensors["basis"].shape[-1], max(1, len(fields["languages"]))
@@ -332,10 +331,10 @@ class VectorCalibration:
                 tensors[f"{prefix}offset"] = maps.offset
         return {name: np.ascontiguousarray(tensor, np.float32) for name, tensor in tensors.items()}
 
-    def _about(self) -> dict[str, Any]:
+    def _metadata(self) -> dict[str, Any]:
         names = ("dimension", "queries_only", "strength", "pivot", "normalize", "metric", "model")
-        about = {name: getattr(self, name) for name in names}
-        return about | {"languages": list(self.languages), "steps": list(self.steps), "notes": dict(self.notes)}
+        metadata = {name: getattr(self, name) for name in names}
+        return metadata | {"languages": list(self.languages), "steps": list(self.steps), "notes": dict(self.notes)}
 
     def _readme(self) -> str:
         tensors, apart, last = self._tensors(), self.document and self.query, len(self.languages) - 1
@@ -355,10 +354,10 @@ class VectorCalibration:
         )
 
 
-def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
+def fit_calibration(embeddings: Vectors, **fit_options: Any) -> CalibrationLayer:
     """Fit a calibration to the embeddings of a model, as a module (float32, on the CPU) that can stand behind it.
 
-    `embeddings` are language -> (n, d), as `model.encode` gives them; `how` are arguments of
+    `embeddings` are language -> (n, d), as `model.encode` gives them; `fit_options` are those of
     [`VectorCalibration.fit`][st_xlret.VectorCalibration].
 
     Example:
@@ -368,7 +367,7 @@ def fit_calibration(embeddings: Vectors, **how: Any) -> CalibrationLayer:
         >>> round(float((means[0] - means[1]).norm()), 4)
         0.0
     """
-    return VectorCalibration.fit(embeddings, normalize=False, **how).layer()
+    return VectorCalibration.fit(embeddings, normalize=False, **fit_options).layer()
 
 
 def check_steps(
@@ -393,7 +392,7 @@ def check_steps(
     raise ValueError(f"steps {steps!r} at strength {strength!r}: {problem}")
 
 
-def by_language(
+def checked_vectors(
     vectors: Vectors, *, metric: str | None = None, normalize: bool = True, min_texts: int = 1, min_languages: int = 2
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; the arguments are those of `fit`."""
@@ -416,10 +415,10 @@ def by_language(
             )
     if problem:
         raise ValueError(problem)
-    return {code: unit(rows, f"vectors of {code!r}") for code, rows in clouds.items()} if normalize else clouds
+    return {code: strict_unit_rows(x, f"vectors of {code!r}") for code, x in clouds.items()} if normalize else clouds
 
 
-def unit(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
+def strict_unit_rows(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
     """Rows of unit length; those of NaN or of zeros have none, which is a `ValueError`."""
     squares = np.einsum("nd,nd->n", rows, rows)
     usable = np.isfinite(squares) & (squares >= np.finfo(np.float32).tiny)
@@ -439,7 +438,7 @@ def as_array(rows: Any) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class _Fit:
+class _MapRecipe:
     """What the maps are computed from at any strength: the moments of each role in the coordinates of the basis."""
 
     moments: dict[str, Moments]
@@ -451,12 +450,12 @@ class _Fit:
     recoloured: dict[str, Floats]
     rotate: Callable[..., tuple[Maps, dict[str, str]]] | None
 
-    def maps(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
+    def maps_at(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
         """The maps of documents and of queries, and notes on rotations."""
         moments, notes = dict(self.moments), dict[str, str]()
         total = {role: Maps(None, np.zeros((1, each.means.shape[1]))) for role, each in moments.items()}
         for step in self.steps:
-            how = {"common": moments["document"].means.mean(axis=0)} if step in ("shift", "lsar") else {}
+            common = {"common": moments["document"].means.mean(axis=0)} if step in ("shift", "lsar") else {}
             for role, before in list(moments.items()):
                 if step == "rotate" and self.rotate is not None:
                     maps, notes = self.rotate(total[role], strength)
@@ -465,13 +464,13 @@ class _Fit:
                 elif step == "to_pivot" and role == "query":
                     maps = Maps(None, np.zeros_like(before.means))
                 else:
-                    maps = self.formulas[step](before, strength, **how)
+                    maps = self.formulas[step](before, strength, **common)
                 total[role], moments[role] = total[role].then(maps), before.after(maps)
         document, query = total["document"], total.get("query")
         if query is not None and self.query_codes != self.codes and self.steps != ("lsar",):
             # A language without queries gets the map of its documents.
-            own = {code: query.of(number) for number, code in enumerate(self.query_codes)}
-            parts = [own.get(code, document.of(number)) for number, code in enumerate(self.codes)]
+            maps_of_queries = {code: query.of_language(number) for number, code in enumerate(self.query_codes)}
+            parts = [maps_of_queries.get(code, document.of_language(number)) for number, code in enumerate(self.codes)]
             zeros = np.zeros((document.offset.shape[1],) * 2)
             matrices = [zeros if part.matrix is None else part.matrix for part in parts]
             query = Maps(np.stack(matrices), np.stack([part.offset for part in parts]))

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, Figures, measure
-from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, as_array, check_steps, unit
-from st_xlret.evaluation.tables import markdown_table, plot_language_bias, plot_strengths
+from st_xlret.calibration.bias import AS_IT_IS, NEIGHBOURS, TEXTS, BiasFigures, measure_calibrations
+from st_xlret.calibration.calibration import QUERY_STEPS, VectorCalibration, as_array, check_steps, strict_unit_rows
+from st_xlret.evaluation.tables import markdown_table, new_figure, plot_language_bias, save_figure
 from st_xlret.files import write_json
 
 STRENGTHS = tuple(tenth / 10 for tenth in range(11))
@@ -33,16 +33,16 @@ def fit_and_compare(
     queries_only: bool = False,
     texts: int = TEXTS,
     neighbours: int = NEIGHBOURS,
-    **how: Any,
+    **fit_options: Any,
 ) -> tuple[VectorCalibration, Comparison]:
     """Fit a calibration, take the strength with the highest score or the one given, and compare it with others.
 
     Both ways (both sides, and queries alone where the steps can) are measured at all strengths, in one pass. A
     calibration that needs the language is also compared with `shift coral`. A rotation is fitted once.
 
-    `documents`, `queries`, `ids`, `texts` and `neighbours` are those of `measure`; `questions` are the `queries` of
-    [`VectorCalibration.fit`][st_xlret.VectorCalibration], and `steps`, `queries_only` and `how` its arguments;
-    `strength` is from 0 to 1, or `"auto"`.
+    `documents`, `queries`, `ids`, `texts` and `neighbours` are those of `measure_calibrations`; `questions` are the
+    `queries` of [`VectorCalibration.fit`][st_xlret.VectorCalibration], and `steps`, `queries_only` and `fit_options`
+    its arguments; `strength` is from 0 to 1, or `"auto"`.
 
     Example:
         >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}
@@ -54,71 +54,70 @@ def fit_and_compare(
     first = 1.0 if strength == "auto" else strength
     joining: dict[str, Mapping[str, ArrayLike]] = {}
     if list(steps) == ["lsar"]:
-        groups = {"phrases": how.get("phrases"), "questions": questions if queries_only else None}
+        groups = {"phrases": fit_options.get("phrases"), "questions": questions if queries_only else None}
         joining = {name: part for name, part in groups.items() if part}
     questions = None if "questions" in joining else questions
     phrases = {f"{name} {code}": rows for name, part in joining.items() for code, rows in part.items()}
-    how |= {"queries": questions, "steps": steps, "phrases": phrases}
+    options: Any = {**fit_options, "queries": questions, "steps": steps, "phrases": phrases}
     ways = [queries_only, not queries_only] if {*steps} <= {*QUERY_STEPS} else [queries_only]
     strengths = () if "rotate" in steps else STRENGTHS
-    calibrations = _usual(documents, list(steps) != ["lsar"], how)
-    usual = list(calibrations)
+    usual = _usual_calibrations(documents, list(steps) != ["lsar"], options)
+    calibrations: dict[Any, VectorCalibration] = {**usual}
     for only in ways:
-        fit = VectorCalibration.fit(documents, strength=first, queries_only=only, **how)
-        calibrations |= {f"{only} {at}": fit.at(at) for at in strengths} | {f"{only} {first}": fit}
-    measured = measure(documents, calibrations, queries, ids, texts=texts, neighbours=neighbours)
-    at_strengths = {only: {at: measured[f"{only} {at}"] for at in strengths} for only in ways}
+        fit = VectorCalibration.fit(documents, strength=first, queries_only=only, **options)
+        calibrations |= {(only, at): fit.at(at) for at in strengths} | {(only, first): fit}
+    measured = measure_calibrations(documents, calibrations, queries, ids, texts=texts, neighbours=neighbours)
+    at_strengths = {only: {at: measured[only, at] for at in strengths} for only in ways}
     amount = best_strength(at_strengths[queries_only]) if strength == "auto" else strength
-    key = f"{queries_only} {amount}"
-    fitted = calibrations[key]
-    words = [f"keep_mean {how['keep_mean']:g}"] if how.get("keep_mean") is not None else []
+    fitted = calibrations[queries_only, amount]
+    words = [f"keep_mean {options['keep_mean']:g}"] if options.get("keep_mean") is not None else []
     words += [f"with {' and '.join(joining)}"] if joining else []
-    chosen = _name(steps, amount, *words, apart=questions is not None, queries_only=queries_only)
-    figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen} | {chosen: measured[key]}
+    chosen = _calibration_name(steps, amount, *words, apart=questions is not None, queries_only=queries_only)
+    figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
+    figures[chosen] = measured[queries_only, amount]
     reached: dict[str, int] = {}
     if phrases:
-        how |= {"phrases": None}
-        without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **how)
+        options["phrases"] = None
+        without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **options)
         asked, pool = (
             np.concatenate([as_array(rows)[:texts] for rows in side.values()]) for side in (phrases, documents)
         )
         maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(joining)}": without, chosen: fitted}
-        reached = {name: _texts_reached(asked, pool, each) for name, each in maps.items()}
-    about: Any = {"same_document": ids is not None, "reached": reached}
-    about["roles_apart"] = queries is not None or questions is not None
-    return fitted, Comparison(figures, chosen, amount, at_strengths, **about)
+        reached = {name: _count_texts_reached(asked, pool, each) for name, each in maps.items()}
+    conditions: Any = {"same_document": ids is not None, "roles_apart": queries is not None or questions is not None}
+    return fitted, Comparison(figures, chosen, amount, at_strengths, reached=reached, **conditions)
 
 
-def _texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
+def _count_texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
     """How many different texts are among the ten nearest of all queries: few where queries resemble each other."""
-    scores = calibration.transform(asked, "query") @ unit(calibration.transform(pool, "document")).T
+    scores = calibration.transform(asked, "query") @ strict_unit_rows(calibration.transform(pool, "document")).T
     return len(np.unique(np.argpartition(-scores, min(10, len(pool) - 1), axis=1)[:, :10]))
 
 
-def best_strength(figures: Mapping[float, Figures]) -> float:
+def best_strength(figures: Mapping[float, BiasFigures]) -> float:
     """The strength with the highest score."""
     return max(figures, key=lambda strength: figures[strength].score())
 
 
-def _name(steps: Sequence[str], strength: float, *words: str, apart: bool, queries_only: bool) -> str:
+def _calibration_name(steps: Sequence[str], strength: float, *words: str, apart: bool, queries_only: bool) -> str:
     """A calibration in words, such as "shift, strength 0.7, queries only"."""
     parts = [" ".join(steps), *[f"strength {strength:g}"] * (strength != 1), *words]
     return ", ".join([*parts, *["queries apart"] * apart, *["queries only"] * queries_only])
 
 
-def _usual(
-    documents: Mapping[str, ArrayLike], with_languages: bool, how: Mapping[str, Any]
+def _usual_calibrations(
+    documents: Mapping[str, ArrayLike], with_languages: bool, options: Mapping[str, Any]
 ) -> dict[str, VectorCalibration]:
     """The calibrations that suit search, by their names, with the default of what they keep of the mean."""
-    plain = {name: how[name] for name in ("min_texts", "normalize", "metric") if name in how}
+    plain = {name: options[name] for name in ("min_texts", "normalize", "metric") if name in options}
     compared: list[tuple[str, ...]] = [("shift",), *[("shift", "coral")] * with_languages]
     if len(documents) <= np.shape(next(iter(documents.values())))[1]:  # with more languages lsar would leave nothing
         compared = [("lsar",), *compared]
-    usual, questions = {}, [] if how["queries"] is None else [(how["queries"], False)]
+    usual, questions = {}, [] if options["queries"] is None else [(options["queries"], False)]
     for steps in compared:
         for queries, only in ((None, False), *questions, (None, True)):
             if not only or {*steps} <= {*QUERY_STEPS}:
-                name = _name(steps, 1.0, apart=queries is not None, queries_only=only)
+                name = _calibration_name(steps, 1.0, apart=queries is not None, queries_only=only)
                 usual[name] = VectorCalibration.fit(documents, queries=queries, steps=steps, queries_only=only, **plain)
     return usual
 
@@ -138,10 +137,10 @@ class Comparison:
         reached: Calibration -> how many different texts the phrases or questions that join the fit find among ten.
     """
 
-    figures: Mapping[str, Figures]
+    figures: Mapping[str, BiasFigures]
     chosen: str
     strength: float
-    strengths: Mapping[bool, Mapping[float, Figures]]
+    strengths: Mapping[bool, Mapping[float, BiasFigures]]
     roles_apart: bool = False
     used: bool = True
     judged: Mapping[float, float] = field(default_factory=dict)
@@ -149,12 +148,12 @@ class Comparison:
     reached: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def before(self) -> Figures:
+    def before(self) -> BiasFigures:
         """The vectors as they are."""
         return self.figures[AS_IT_IS]
 
     @property
-    def after(self) -> Figures:
+    def after(self) -> BiasFigures:
         """What the chosen calibration does."""
         return self.figures[self.chosen]
 
@@ -174,10 +173,10 @@ class Comparison:
             or (each.queries_only == self.after.queries_only and each.needs_language <= self.after.needs_language)
         }
         best = max(scores, key=lambda name: scores[name])
-        ahead = self._strength_scores()[1] > scores[best] + TIE
+        ahead = self._best_strength_and_score()[1] > scores[best] + TIE
         return self.chosen if ahead or scores[best] <= scores[self.chosen] + TIE else best
 
-    def _strength_scores(self) -> tuple[float, float]:
+    def _best_strength_and_score(self) -> tuple[float, float]:
         """The strength at which the chosen calibration has the highest score, and that score."""
         figures = self.strengths.get(self.after.queries_only) or {self.strength: self.after}
         strength = best_strength(figures)
@@ -187,7 +186,7 @@ class Comparison:
         """The score; of the vectors as they are, by what the chosen calibration is scored by."""
         return self.figures[name].score(self.after.queries_only if name == AS_IT_IS else None)
 
-    def table(self) -> str:
+    def calibrations_table(self) -> str:
         """The figures of every calibration, in Markdown."""
         header = ["calibration", "needs the language", "results in the query's language (%)"]
         header += ["between documents (%)"] * self.roles_apart + ["lift", "neighbours kept (%)", "score"]
@@ -196,7 +195,7 @@ class Comparison:
             share = f"{100 * each.search.same_language_share:.1f}{' (below chance)' * _overshoots(each)}"
             between = [f"{100 * each.documents.same_language_share:.1f}"] * self.roles_apart
             used = " (used)" * (self.used and name == self.chosen)
-            rest = [f"{each.search.lift:.1f}", f"{100 * each.kept:.1f}", f"{self._score(name):.3f}"]
+            rest = [f"{each.search.lift:.1f}", f"{100 * each.neighbours_kept:.1f}", f"{self._score(name):.3f}"]
             cells.append([f"{name}{used}", "yes" if each.needs_language else "no", share, *between, *rest])
         return markdown_table(header, cells)
 
@@ -222,7 +221,7 @@ class Comparison:
             for only, figures in ways.items():
                 each, mark = figures[strength], " (best)" * (strength == best[only])
                 share = 100 * each.search.same_language_share
-                cells[-1] += [f"{share:.1f}", f"{100 * each.kept:.1f}", f"{each.score():.3f}{mark}"]
+                cells[-1] += [f"{share:.1f}", f"{100 * each.neighbours_kept:.1f}", f"{each.score():.3f}{mark}"]
         return markdown_table(["strength", *header], cells) if cells else ""
 
     def verdict(self) -> str:
@@ -242,7 +241,7 @@ class Comparison:
         else:
             kind = "maps of queries alone" if self.after.queries_only else "maps of both sides"
             kind += "" if self.after.needs_language else " that need no language"
-            (strength, highest), reached = self._strength_scores(), self._score(best)
+            (strength, highest), reached = self._best_strength_and_score(), self._score(best)
             what = "the vectors as they are" if is_raw else best
             is_ahead = best == self.chosen and highest > reached + TIE
             if is_ahead:
@@ -280,12 +279,12 @@ class Comparison:
             f"Search over all languages: {100 * before.same_language_share:.1f} of 100 results are in the query's "
             f"language before and {100 * after.same_language_share:.1f} after (chance: {100 * after.chance:.1f}; lift "
             f"{before.lift:.1f} -> {after.lift:.1f}).\n"
-            f"Search within a language: {100 * self.after.kept:.1f} of 100 neighbours stay."
+            f"Search within a language: {100 * self.after.neighbours_kept:.1f} of 100 neighbours stay."
         )
         if self.reached:
             counts = ", ".join(f"{count} {name}" for name, count in self.reached.items())
             words += f"\nDifferent texts that the phrases or questions which joined the fit find among ten: {counts}."
-        parts = [self.languages_table(), self.strengths_table(), self.table(), words, self.verdict()]
+        parts = [self.languages_table(), self.strengths_table(), self.calibrations_table(), words, self.verdict()]
         return "\n\n".join(filter(None, parts))
 
     def as_json(self) -> dict[str, Any]:
@@ -293,7 +292,7 @@ class Comparison:
         rows = [
             {
                 "strength": strength,
-                "neighbours_kept": each.kept,
+                "neighbours_kept": each.neighbours_kept,
                 "same_language_share": each.search.same_language_share,
                 "chance": each.search.chance,
                 "score": each.score(),
@@ -308,10 +307,27 @@ class Comparison:
         for when, each in (("before", self.before), ("after", self.after)):
             plot_language_bias(each.search.languages, each.search.shares, path / f"language_bias_{when}.png")
         if "strengths" in report:
-            plot_strengths(report["strengths"], path / "strength.png")
+            _plot_strengths(report["strengths"], path / "strength.png")
         write_json(path / "language_bias.json", report | more)
 
 
-def _overshoots(figures: Figures) -> bool:
+def _overshoots(figures: BiasFigures) -> bool:
     """Whether results are in the query's language less often than by chance, by more than a point."""
     return figures.search.same_language_share < figures.search.chance - BELOW_CHANCE
+
+
+def _plot_strengths(rows: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Draw what a calibration keeps within a language against what it finds in others, a point for each strength."""
+    if (figure := new_figure(path, 6, 4.5)) is None:
+        return
+    axis = figure.subplots()
+    points = [(100 * row["neighbours_kept"], 100 * (1 - row["same_language_share"])) for row in rows]
+    axis.plot(*zip(*points, strict=True), marker="o")
+    for row, point in zip(rows, points, strict=True):
+        axis.annotate(f"{row['strength']:g}", point, xytext=(5, 5), textcoords="offset points", fontsize="small")
+    axis.axhline(100 * (1 - rows[0]["chance"]), linestyle="--", color="grey", label="without language bias")
+    axis.set(xlabel="neighbours kept within a language (%)", ylabel="results in other languages (%)", title="strength")
+    axis.invert_xaxis()  # from the vectors as they are, at the left
+    axis.grid(alpha=0.3)
+    axis.legend(loc="lower right")
+    save_figure(figure, path)

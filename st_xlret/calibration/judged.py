@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from st_xlret.calibration.calibration import Role, VectorCalibration, unit
+from st_xlret.calibration.calibration import Role, VectorCalibration, strict_unit_rows
 from st_xlret.data.reading import read_qrels
 
 _K = 10
 
-Rows = tuple[Sequence[str], NDArray[Any], Sequence[str]]
+Batch = tuple[Sequence[str], NDArray[Any], Sequence[str]]
 """Names, vectors (n, d) and languages of rows."""
 _Row = tuple[str, NDArray[Any], str]
 
@@ -34,7 +34,7 @@ class Recall(NamedTuple):
 
 
 def judged_recall(
-    documents: Iterable[Rows], queries: Iterable[Rows], qrels: str, calibrations: Mapping[float, VectorCalibration]
+    documents: Iterable[Batch], queries: Iterable[Batch], qrels: str, calibrations: Mapping[float, VectorCalibration]
 ) -> dict[float, tuple[Recall, Recall]]:
     r"""Search all documents by judged queries, exactly, in one pass over the documents.
 
@@ -58,20 +58,20 @@ def judged_recall(
     judged = {query: grades for query, grades in read_qrels(qrels).items() if max(grades.values()) > 0}
     mapped = {code for each in calibrations.values() for code in each.languages}
 
-    def rows_of(batch: Rows) -> list[_Row]:
+    def rows_with_map(batch: Batch) -> list[_Row]:
         return [row for row in zip(*batch, strict=True) if not mapped or row[2] in mapped]
 
-    asked = [row for batch in queries for row in rows_of(batch) if row[0] in judged]
-    questions = {strength: _mapped(each, asked, "query") for strength, each in calibrations.items()}
+    asked = [row for batch in queries for row in rows_with_map(batch) if row[0] in judged]
+    questions = {strength: _mapped_unit_rows(each, asked, "query") for strength, each in calibrations.items()}
     scores = {strength: np.empty((len(asked), 0), np.float32) for strength in calibrations}
     best = {strength: np.empty((len(asked), 0), np.int64) for strength in calibrations}
     candidates, first = {name for grades in judged.values() for name in grades}, 0
     place_of: dict[str, tuple[int, str]] = {}
     for batch in documents:
-        rows = rows_of(batch)
+        rows = rows_with_map(batch)
         numbers = np.broadcast_to(np.arange(first, first + len(rows)), (len(asked), len(rows)))
         for strength, calibration in calibrations.items():
-            cosines = questions[strength] @ _mapped(calibration, rows, "document").T
+            cosines = questions[strength] @ _mapped_unit_rows(calibration, rows, "document").T
             cosines = np.concatenate([scores[strength], cosines], axis=1)
             top = np.argsort(-cosines, axis=1, kind="stable")[:, :_K]
             scores[strength] = np.take_along_axis(cosines, top, 1)
@@ -93,17 +93,17 @@ def judged_recall(
     answers = [[place_of[name] for name in names if name in place_of] for names in grades_of]
     languages = [code for *_, code in asked]
     return {
-        strength: (_recall(languages, answers, nearest, 0), _recall(languages, answers, nearest, 1))
+        strength: (_half_recall(languages, answers, nearest, 0), _half_recall(languages, answers, nearest, 1))
         for strength, nearest in best.items()
     }
 
 
-def _mapped(calibration: VectorCalibration, rows: Sequence[_Row], role: Role) -> NDArray[Any]:
+def _mapped_unit_rows(calibration: VectorCalibration, rows: Sequence[_Row], role: Role) -> NDArray[Any]:
     vectors = np.reshape([vector for _, vector, _ in rows], (len(rows), calibration.dimension))
-    return unit(calibration.transform(vectors, role, [code for *_, code in rows]))
+    return strict_unit_rows(calibration.transform(vectors, role, [code for *_, code in rows]))
 
 
-def _recall(
+def _half_recall(
     languages: Sequence[str], answers: Sequence[Sequence[tuple[int, str]]], best: NDArray[np.int64], half: int
 ) -> Recall:
     """The recall of every second query; `answers` are the numbers and languages of each query's."""

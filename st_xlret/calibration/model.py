@@ -110,31 +110,32 @@ def calibrate(
         (2, 6)
     """
     check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
-    drawn: Any = {"texts_per_language": texts_per_language or usual_texts(steps), "min_texts": min_texts, "seed": seed}
-    sample = sample_texts(texts, languages=languages, **drawn)
+    texts_per_language = texts_per_language or usual_texts_per_language(steps)
+    draw_options: Any = {"texts_per_language": texts_per_language, "min_texts": min_texts, "seed": seed}
+    sample = sample_texts(texts, languages=languages, **draw_options)
     by_language = {code: part.texts for code, part in sample.items()}
     is_lsar = list(steps) == ["lsar"]
     questions = None
     if queries is not None:
         joins = queries_only and is_lsar
-        drawn["min_texts"] = min(min_texts, QUESTIONS) if joins else min_texts
-        questions = sample_questions(queries, None if joins else list(sample), **drawn)
+        draw_options["min_texts"] = min(min_texts, QUESTIONS) if joins else min_texts
+        questions = sample_questions(queries, None if joins else list(sample), **draw_options)
     encoder = load_model(model) if isinstance(model, str) else model
     check_routes(encoder, by_language=not is_lsar)
-    named: dict[Any, str | None] = {"query": query_prompt, "document": document_prompt}
-    prompts = {role: role_prompt(encoder, role, prompt) for role, prompt in named.items()}
-    how: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    as_asked: Any = {"role": "query", "prompt": prompts["query"], "precision": precision, **how}
+    given_prompts: dict[Any, str | None] = {"query": query_prompt, "document": document_prompt}
+    prompts = {role: role_prompt(encoder, role, prompt) for role, prompt in given_prompts.items()}
+    batches: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+    as_queries: Any = {"role": "query", "prompt": prompts["query"], "precision": precision, **batches}
     weak, parallel = None, None
     if phrases and is_lsar:
-        weak = {"mul": torch.cat([*embed_texts(encoder, weak_phrases(), **as_asked).values()])}
+        weak = {"mul": torch.cat([*embed_by_language(encoder, weak_language_phrases(), **as_queries).values()])}
     if pairs is not None:
         others = [code for code in sample if code != pivot]
-        parallel = embed_pairs(encoder, pairs, pivot=pivot, languages=others, **how)
+        parallel = embed_pairs(encoder, pairs, pivot=pivot, languages=others, **batches)
     fitted, comparison = fit_and_compare(
-        *embed_roles(encoder, by_language, prompts, precision=precision, **how),
+        *embed_both_roles(encoder, by_language, prompts, precision=precision, **batches),
         {code: part.documents for code, part in sample.items()},
-        questions=None if questions is None else embed_texts(encoder, questions, **as_asked),
+        questions=None if questions is None else embed_by_language(encoder, questions, **as_queries),
         phrases=weak,
         steps=steps,
         strength=strength,
@@ -164,36 +165,36 @@ def calibrate(
     return calibrated
 
 
-def weak_phrases() -> dict[str, list[str]]:
+def weak_language_phrases() -> dict[str, list[str]]:
     """Language -> beginnings of five sentences of the Universal Declaration of Human Rights, each as a question."""
     phrases: dict[str, list[str]] = json.loads((Path(__file__).parent / "phrases.json").read_text(encoding="utf-8"))
     return phrases
 
 
-def embed_texts(
-    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], *, batch_size: int = 64, **how: Any
+def embed_by_language(
+    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], *, batch_size: int = 64, **encode_options: Any
 ) -> dict[str, Tensor]:
     """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
 
-    Returns language -> (n, d), float32 on the CPU; `how` are arguments of [`encode`][st_xlret.encode].
+    Returns language -> (n, d), float32 on the CPU; `encode_options` are those of [`encode`][st_xlret.encode].
     """
     codes = [code for code, part in texts.items() for _ in part]
     everything = [text for part in texts.values() for text in part]
     with model.truncate_embeddings(None):  # a calibration maps whole embeddings, which are cut afterwards
-        rows = encode(model, everything, codes, batch_size=batch_size, convert_to_tensor=True, **how).float().cpu()
-    return dict(zip(texts, rows.split([len(part) for part in texts.values()]), strict=True))
+        rows = encode(model, everything, codes, batch_size=batch_size, convert_to_tensor=True, **encode_options)
+    return dict(zip(texts, rows.float().cpu().split([len(part) for part in texts.values()]), strict=True))
 
 
-def embed_roles(
-    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], prompts: Mapping[Role, str], **how: Any
+def embed_both_roles(
+    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], prompts: Mapping[Role, str], **encode_options: Any
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """Texts as documents, and the first of them as queries where the model embeds these in another way."""
     asked = None
     if embeds_roles_apart(model, prompts["query"], prompts["document"]):
         few = min(QUERIES, *map(len, texts.values()))
         first = {code: part[:few] for code, part in texts.items()}
-        asked = embed_texts(model, first, role="query", prompt=prompts["query"], **how)
-    return embed_texts(model, texts, role="document", prompt=prompts["document"], **how), asked
+        asked = embed_by_language(model, first, role="query", prompt=prompts["query"], **encode_options)
+    return embed_by_language(model, texts, role="document", prompt=prompts["document"], **encode_options), asked
 
 
 def embed_pairs(
@@ -201,19 +202,19 @@ def embed_pairs(
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Embed both sides of parallel sentences that have the pivot on one side, and one of `languages` on the other.
 
-    Pairs are what [`load_pairs`][st_xlret.load_pairs] returns; `how` is that of `embed_texts`. Returns language ->
-    row-aligned embeddings (n, d) of its sentences and of the pivot's, float32 on the CPU.
+    Pairs are what [`load_pairs`][st_xlret.load_pairs] returns. Returns language -> row-aligned embeddings (n, d) of its
+    sentences and of the pivot's, float32 on the CPU; `how` are the options of `embed_by_language`.
     """
     sides = pairs_by_language(pairs, pivot)
     wanted = set(sides if languages is None else languages) - {pivot}
     texts = {code: sources + targets for code, (sources, targets) in sorted(sides.items()) if code in wanted}
     if not texts:
         raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
-    rows = embed_texts(model, texts, **how)
+    rows = embed_by_language(model, texts, **how)
     return {code: (both[: len(both) // 2], both[len(both) // 2 :]) for code, both in rows.items()}
 
 
-def usual_texts(steps: Sequence[str]) -> int:
+def usual_texts_per_language(steps: Sequence[str]) -> int:
     """Texts of each language that a calibration needs: 300 for steps that means determine, and 1 500 for others."""
     return 300 if OF_MEANS.issuperset(steps) else 1500
 
@@ -251,7 +252,7 @@ def sample_texts(
     if isinstance(texts, Mapping) and all(isinstance(part, Sample) for part in texts.values()):
         drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
     else:
-        drawn = _draw(_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29])
+        drawn = _draw_samples(_text_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29])
     few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
     if len(few) < 2 or min(few.values()) < min_texts:
         raise DataError(
@@ -276,8 +277,8 @@ def sample_questions(
     are left out, and so are languages with fewer than `min_texts`. Questions that name no language are identified among
     these, which needs the extra `langid`.
     """
-    entries = ((code, text, "", text) for code, text in _questions(questions, check_languages(languages)))
-    drawn = {code: part.texts for code, part in _draw(entries, texts_per_language, [seed, 31]).items()}
+    entries = ((code, text, "", text) for code, text in _question_entries(questions, check_languages(languages)))
+    drawn = {code: part.texts for code, part in _draw_samples(entries, texts_per_language, [seed, 31]).items()}
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
     if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
@@ -288,7 +289,7 @@ def sample_questions(
     return enough
 
 
-def _draw(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[str, Sample]:
+def _draw_samples(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[str, Sample]:
     places: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and document
     files: dict[str, int] = {}
     numbers: dict[tuple[str, str], int] = {}
@@ -301,22 +302,22 @@ def _draw(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[s
         file_of, documents = np.array(list(places[language].values())).T
         # One of each document before a second one of any: else long documents, such as novels, would decide.
         order = generator.permutation(len(documents))
-        order = order[_take_turns(documents[order])]
-        order = order[_take_turns(file_of[order])][:texts_per_language]
+        order = order[_turn_order(documents[order])]
+        order = order[_turn_order(file_of[order])][:texts_per_language]
         drawn[language] = Sample([distinct[i] for i in order], documents[order])
     return drawn
 
 
-def _take_turns(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of rows such that each group gives its first row before any gives its second one."""
     turns_of: defaultdict[int, Iterator[int]] = defaultdict(count)
     return np.argsort([next(turns_of[group]) for group in groups.tolist()], kind="stable")
 
 
-def _questions(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[str, str]]:
+def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[str, str]]:
     """Language and text of questions; those that name no language are identified one by one."""
     if isinstance(questions, Mapping | Dataset):
-        yield from ((language, text) for language, text, *_ in _entries(questions, wanted, None, False))
+        yield from ((language, text) for language, text, *_ in _text_entries(questions, wanted, None, False))
         return
     for source in [questions] if isinstance(questions, str | Path) else list(questions):
         path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
@@ -332,7 +333,7 @@ def _questions(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[
             yield from ((document.language, text) for text in filter(None, document.sentences))
 
 
-def _entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
+def _text_entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
     rows: Iterable[tuple[str, str, str]]
     if isinstance(texts, Mapping):
         rows = ((code, text, str(row)) for code in texts for row, text in enumerate(texts[code]))

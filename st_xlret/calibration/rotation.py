@@ -47,8 +47,8 @@ def rotate_into_pivot(
             f"{list(pairs)}, and texts in {codes}"
         )
 
-    def mapped(code: str, vectors: NDArray[Any]) -> Tensor:
-        matrix, offset = maps.of(codes.index(code))
+    def mapped_rows(code: str, vectors: NDArray[Any]) -> Tensor:
+        matrix, offset = maps.of_language(codes.index(code))
         change = 0 if matrix is None else vectors @ matrix.T.astype(vectors.dtype)
         return torch.from_numpy(vectors + change + offset.astype(vectors.dtype))
 
@@ -57,11 +57,12 @@ def rotate_into_pivot(
         if code == pivot or not strength:
             continue
         if code in pairs:
-            source, target = mapped(code, pairs[code][0]).double(), mapped(pivot, pairs[code][1]).double()
+            source, target = mapped_rows(code, pairs[code][0]).double(), mapped_rows(pivot, pairs[code][1]).double()
             rotation, note = procrustes(source, target), f"Procrustes on {len(source)} pairs"
         else:
-            how: Any = {"adversarial": adversarial, "seed": seed + zlib.crc32(code.encode())}
-            rotation, note = unsupervised_rotation(mapped(code, rows[code]), mapped(pivot, rows[pivot]), **how)
+            source, target = mapped_rows(code, rows[code]), mapped_rows(pivot, rows[pivot])
+            language_seed = seed + zlib.crc32(code.encode())
+            rotation, note = unsupervised_rotation(source, target, adversarial=adversarial, seed=language_seed)
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
     return Maps(matrices, np.zeros((len(codes), width))), notes
@@ -116,11 +117,11 @@ def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = NEIGHB
         >>> mean_csls_criterion(torch.eye(3), torch.eye(3).flip(0), neighbours=1)
         1.0
     """
-    cosines, scores = csls(source, target, neighbours)
+    cosines, scores = cosines_and_csls(source, target, neighbours)
     return float(cosines.gather(1, scores.argmax(dim=1, keepdim=True)).mean())
 
 
-def csls(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> tuple[Tensor, Tensor]:
+def cosines_and_csls(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> tuple[Tensor, Tensor]:
     """The cosines (S, T) of all rows, and `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` (Conneau et al. 2018, Eq. 3).
 
     r_T(x) is the mean cosine of x with its nearest target rows, and r_S(y) that of y with its nearest source rows.
@@ -171,15 +172,15 @@ def unsupervised_rotation(
         [[1.0, 0.0], [0.0, 1.0]]
     """
     generator = torch.Generator().manual_seed(seed)
-    fit_source, held_source = _draw(source, generator)
-    fit_target, held_target = _draw(target, generator)
+    fit_source, held_source = _draw_and_hold_out(source, generator)
+    fit_target, held_target = _draw_and_hold_out(target, generator)
     whole, halves = (fit_source, fit_target), [(fit_source[half::2], fit_target[half::2]) for half in (0, 1)]
     unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=source.device)
 
     def criterion(rotation: Tensor) -> float:
         return mean_csls_criterion(held_source @ rotation.T.to(held_source), held_target)
 
-    def start(name: str, texts: tuple[Tensor, Tensor], half: int = 0) -> Tensor:
+    def starting_rotation(name: str, texts: tuple[Tensor, Tensor], half: int = 0) -> Tensor:
         if name == "identity":
             return unchanged
         epochs = adversarial_rotations(*texts, seed=seed + half)
@@ -195,14 +196,14 @@ def unsupervised_rotation(
     candidates = [identity]
     for name in ["identity", *["adversarial"] * adversarial]:
         # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
-        first = start(name, halves[0] if min_agreement else whole)
+        first = starting_rotation(name, halves[0] if min_agreement else whole)
         path = [
             _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
-            for rounds, rotation in enumerate(_refined(first, *whole))
+            for rounds, rotation in enumerate(_refined_rotations(first, *whole))
         ]
         if min_agreement and max(each.criterion for each in path) > identity.criterion:
-            *_, of_first_half = _refined(first, *halves[0])
-            *_, of_second_half = _refined(start(name, halves[1], 1), *halves[1])
+            *_, of_first_half = _refined_rotations(first, *halves[0])
+            *_, of_second_half = _refined_rotations(starting_rotation(name, halves[1], 1), *halves[1])
             agreement = rotation_agreement(of_first_half, of_second_half)
             agree = agreement >= min_agreement
             path = [each._replace(agreement=agreement, trusted=agree and each.criterion >= least) for each in path]
@@ -231,14 +232,14 @@ def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> I
         discriminator = nn.Sequential(*layers, nn.Linear(HIDDEN, 1)).to(source.device)
     parameters = list(discriminator.parameters())
     rotation = torch.eye(dimension, device=source.device, requires_grad=True)
-    comes_from_source = torch.full((2 * BATCH_SIZE,), SMOOTHING, device=source.device)
-    comes_from_source[:BATCH_SIZE] = 1 - SMOOTHING
+    source_labels = torch.full((2 * BATCH_SIZE,), SMOOTHING, device=source.device)
+    source_labels[:BATCH_SIZE] = 1 - SMOOTHING
 
-    def draw(rows: Tensor) -> Tensor:
+    def draw_batch(rows: Tensor) -> Tensor:
         return rows[torch.randint(len(rows), (BATCH_SIZE,), generator=generator).to(rows.device)]
 
-    def loss(matrix: Tensor, labels: Tensor) -> Tensor:
-        rows = torch.cat([draw(source) @ matrix.T, draw(target)])
+    def discriminator_loss(matrix: Tensor, labels: Tensor) -> Tensor:
+        rows = torch.cat([draw_batch(source) @ matrix.T, draw_batch(target)])
         # Dropout by hand: nn.Dropout would draw from PyTorch's global random state.
         keep = torch.rand(rows.shape, generator=generator) >= DROPOUT
         rows = rows * keep.to(rows) / (1 - DROPOUT)
@@ -247,26 +248,26 @@ def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> I
     for epoch in range(EPOCHS):
         for _ in range(STEPS_PER_EPOCH):
             for _ in range(DISCRIMINATOR_STEPS):
-                _descend(loss(rotation.detach(), comes_from_source), parameters, DECAY**epoch * RATE)
-            _descend(loss(rotation, 1 - comes_from_source), [rotation], DECAY**epoch * ROTATION_RATE)
+                _take_sgd_step(discriminator_loss(rotation.detach(), source_labels), parameters, DECAY**epoch * RATE)
+            _take_sgd_step(discriminator_loss(rotation, 1 - source_labels), [rotation], DECAY**epoch * ROTATION_RATE)
             with torch.no_grad():  # back towards the orthogonal matrices (Eq. 7)
                 rotation.copy_((1 + BETA) * rotation - BETA * (rotation @ rotation.T) @ rotation)
         yield rotation.detach().double()
 
 
 @torch.no_grad()
-def _descend(loss: Tensor, parameters: Sequence[Tensor], rate: float) -> None:
+def _take_sgd_step(loss: Tensor, parameters: Sequence[Tensor], rate: float) -> None:
     """Take a step of plain SGD on these parameters only; the bookkeeping of torch.optim would double the time."""
     for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
         parameter.sub_(gradient, alpha=rate)
 
 
-def _refined(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tensor]:
+def _refined_rotations(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tensor]:
     """A rotation, and after rounds of Procrustes on the rows that are each other's best match under CSLS."""
     yield rotation
     for _ in range(REFINEMENTS):
         mapped = source @ rotation.T.to(source)
-        scores = csls(mapped, target)[1]
+        scores = cosines_and_csls(mapped, target)[1]
         best, rows = scores.argmax(dim=1), torch.arange(len(scores), device=scores.device)
         mutual = scores.argmax(dim=0)[best] == rows
         if not mutual.any():
@@ -275,7 +276,7 @@ def _refined(rotation: Tensor, source: Tensor, target: Tensor) -> Iterator[Tenso
         yield rotation
 
 
-def _draw(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _draw_and_hold_out(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Draw unit-length rows to fit on, and rows to hold out, with a seed."""
     order = torch.randperm(len(rows), generator=generator)[:MAX_TEXTS]
     held = max(1, int(HELD_OUT * len(order)))

@@ -25,7 +25,7 @@ class Maps(NamedTuple):
     matrix: NDArray[Any] | None
     offset: NDArray[Any]
 
-    def of(self, number: int) -> Maps:
+    def of_language(self, number: int) -> Maps:
         """The map of one language, as M (r, r) and m (r,)."""
         matrix = None if self.matrix is None else self.matrix[min(number, len(self.matrix) - 1)]
         return Maps(matrix, self.offset[min(number, len(self.offset) - 1)])
@@ -35,7 +35,7 @@ class Maps(NamedTuple):
         offset = self.offset + following.offset
         if following.matrix is None:
             return Maps(self.matrix, offset)
-        offset = offset + _each(following.matrix, self.offset)
+        offset = offset + _matrix_vector_products(following.matrix, self.offset)
         if self.matrix is None:
             return Maps(following.matrix, offset)
         return Maps(self.matrix + following.matrix + following.matrix @ self.matrix, offset)
@@ -51,7 +51,7 @@ class Moments(NamedTuple):
     covariances: Any = None  # only where a step needs them
 
     @classmethod
-    def of(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False) -> Moments:
+    def of_rows(cls, rows: Mapping[str, NDArray[Any]], *, covariances: bool = False) -> Moments:
         """The moments of rows (n, d) by language; NaN or infinite numbers are a `ValueError`."""
         means = np.asarray_chkfinite([vectors.mean(axis=0, dtype=np.float64) for vectors in rows.values()])
         if not covariances:
@@ -66,7 +66,7 @@ class Moments(NamedTuple):
             return Moments(means, self.covariances)
         whole = np.eye(self.means.shape[1]) + maps.matrix
         covariances = None if self.covariances is None else whole @ self.covariances @ whole.swapaxes(1, 2)
-        return Moments(means + _each(maps.matrix, self.means), covariances)
+        return Moments(means + _matrix_vector_products(maps.matrix, self.means), covariances)
 
 
 def shift(moments: Moments, strength: float, common: Floats, keep_mean: float) -> Maps:
@@ -127,13 +127,13 @@ def lir(moments: Moments, strength: float, components: int = 1) -> Maps:
 
 
 def coral(moments: Moments, strength: float, recoloured: Floats | None = None) -> Maps:
-    """The covariance of all languages for each, by its `recolouring`; means stay (CORAL, Sun et al. 2016)."""
-    recoloured = recolouring(moments.covariances) if recoloured is None else recoloured
+    """The covariance of all languages for each, by its `recolouring_matrices`; means stay (CORAL, Sun et al. 2016)."""
+    recoloured = recolouring_matrices(moments.covariances) if recoloured is None else recoloured
     matrix = strength * (recoloured - np.eye(recoloured.shape[1]))
-    return Maps(matrix, -_each(matrix, moments.means))
+    return Maps(matrix, -_matrix_vector_products(matrix, moments.means))
 
 
-def recolouring(covariances: Floats) -> Floats:
+def recolouring_matrices(covariances: Floats) -> Floats:
     """`(T + r I)^(1/2) ((1 - a) S + a T + r I)^(-1/2)` of each language, for the mean T of the covariances S.
 
     a is `SHRINK`, and r is `RIDGE` times the mean variance: else the topics of a language are taken for the language.
@@ -145,7 +145,7 @@ def recolouring(covariances: Floats) -> Floats:
     return np.stack([root @ _matrix_power(each, -0.5) for each in shrunk])
 
 
-def _each(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
+def _matrix_vector_products(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
     """Each matrix (L or 1, r, r) times its vector (L, r)."""
     product: NDArray[Any] = (matrices @ vectors[:, :, None])[:, :, 0]
     return product

@@ -33,7 +33,7 @@ from st_xlret.stores.base import STORES, Store, open_store
 
 if TYPE_CHECKING:
     from st_xlret.calibration.choose import Comparison
-    from st_xlret.calibration.judged import Recall, Rows
+    from st_xlret.calibration.judged import Batch, Recall
 
 _CHECKED_TEXTS, _REPORTED_TEXTS, _DOUBTFUL = 300, 300, 0.2
 _UNITS = ["sentence", "text", "document"]
@@ -249,7 +249,7 @@ def _compare_usual_calibrations(texts: SampleArguments, stored: StoreArguments, 
 
 def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
-    from st_xlret.calibration.model import embed_roles
+    from st_xlret.calibration.model import embed_both_roles
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.export import load_model
 
@@ -258,17 +258,19 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
     encoding = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    return *embed_roles(model, chosen, prompts, **encoding), {code: part.documents for code, part in sample.items()}
+    return *embed_both_roles(model, chosen, prompts, **encoding), {
+        code: part.documents for code, part in sample.items()
+    }
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     """Calibrate an encoder, save it with its report, and say how it is used."""
-    from st_xlret.calibration.model import usual_texts
+    from st_xlret.calibration.model import usual_texts_per_language
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.card import encoding_calls, set_card_data
     from st_xlret.hub.export import load_model
 
-    count = texts.texts_per_language or usual_texts(options.steps)
+    count = texts.texts_per_language or usual_texts_per_language(options.steps)
     draw_options: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
     sample = texts.sample_texts(**draw_options)
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
@@ -318,14 +320,14 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration.calibration import check_steps
     from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
-    from st_xlret.calibration.model import usual_texts
+    from st_xlret.calibration.model import usual_texts_per_language
 
     amount = options.strength_or("auto")
     check_steps(options.steps, amount, queries_only=options.queries_only)
     store = stored.open_store()
     store.refuse_mapped()
     queries = replace(stored, vectors=options.queries[0]).open_store() if options.queries else None
-    count = texts.texts_per_language or usual_texts(options.steps)
+    count = texts.texts_per_language or usual_texts_per_language(options.steps)
     draw_options: Any = {"min_texts": options.min_texts, "seed": options.seed}
     sample, questions = _sample_vectors(store, texts, count, **draw_options), None
     fit_options: Any = {name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")}
@@ -372,7 +374,7 @@ def _sample_vectors(store: Store, texts: SampleArguments, count: int, *, min_tex
     return kept or sample  # which the fit refuses
 
 
-def _usable_rows(store: Store) -> Iterator[Rows]:
+def _usable_rows(store: Store) -> Iterator[Batch]:
     """Names, vectors and languages of the rows that have both."""
     import numpy as np
 

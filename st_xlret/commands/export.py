@@ -45,7 +45,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.calibration import VectorCalibration
-    from st_xlret.calibration.model import weak_phrases
+    from st_xlret.calibration.model import weak_language_phrases
     from st_xlret.hub.card import check_license, set_card_data
     from st_xlret.hub.export import Repository, check_finite, export, load_model, pooled_rows
     from st_xlret.training.trainable import merge_adapters
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
             model.append(Normalize())
         maps["calibration"] = calibration.layer("document")
         maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
-        maps["pooled"] = pooled_rows(model, [text for part in weak_phrases().values() for text in part])
+        maps["pooled"] = pooled_rows(model, [text for part in weak_language_phrases().values() for text in part])
     plain = export(model, **maps, default_language=options.default_language)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))

@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import DataError
-from st_xlret.encoding import Role, at_layer, encode, known_languages, role_prompt, task_languages
+from st_xlret.encoding import Role, cut_at_layer, encode, known_languages, role_prompt, task_languages
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
@@ -76,7 +76,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
 
     Args:
         name: Prefix of the metrics. Default: the benchmark's.
-        layer: Embed by the hidden states of this layer, see [`at_layer`][st_xlret.encoding.at_layer].
+        layer: Embed by the hidden states of this layer, see [`cut_at_layer`][st_xlret.encoding.cut_at_layer].
         pooling: `"mean"` of the hidden states, or `"model"`. Default: mean with a layer, model without.
         calibration: Applied to each language's vectors after all else, as CCP does after a layer.
         query_prompt: Prompt put before queries, in retrieval. Default: that of the model.
@@ -187,7 +187,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
-        with at_layer(model, self.layer, self.pooling) as part:
+        with cut_at_layer(model, self.layer, self.pooling) as part:
             if self.calibration:
                 self.calibration.check_width(part.get_embedding_dimension())
             scores = self.score(part)

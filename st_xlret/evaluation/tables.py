@@ -296,26 +296,6 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
     return save_figure(figure, path)
 
 
-def plot_strengths(rows: Sequence[Mapping[str, float]], path: str | os.PathLike[str]) -> Path | None:
-    """Draw what a calibration keeps within a language against what it finds in others, a point for each strength.
-
-    The rows have `strength`, `neighbours_kept`, `same_language_share` and `chance`.
-    """
-    if (figure := new_figure(path, 6, 4.5)) is None:
-        return None
-    axis = figure.subplots()
-    points = [(100 * row["neighbours_kept"], 100 * (1 - row["same_language_share"])) for row in rows]
-    axis.plot(*zip(*points, strict=True), marker="o")
-    for row, point in zip(rows, points, strict=True):
-        axis.annotate(f"{row['strength']:g}", point, xytext=(5, 5), textcoords="offset points", fontsize="small")
-    axis.axhline(100 * (1 - rows[0]["chance"]), linestyle="--", color="grey", label="without language bias")
-    axis.set(xlabel="neighbours kept within a language (%)", ylabel="results in other languages (%)", title="strength")
-    axis.invert_xaxis()  # from the vectors as they are, at the left
-    axis.grid(alpha=0.3)
-    axis.legend(loc="lower right")
-    return save_figure(figure, path)
-
-
 def new_figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
     """A figure outside of pyplot, whose global state belongs to the caller's program."""
     try:

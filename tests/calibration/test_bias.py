@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, measure_language_bias
-from st_xlret.calibration.bias import AS_IT_IS, measure
-from st_xlret.calibration.calibration import unit
+from st_xlret.calibration.bias import AS_IT_IS, measure_calibrations
+from st_xlret.calibration.calibration import strict_unit_rows
 from tests.calibration.clouds import CODES, apply, clouds
 
 DOCUMENTS = clouds(texts=30)
@@ -18,10 +18,10 @@ RAW = {"normalize": False, "min_texts": 2}
 
 
 def brute_shares(queries: dict, documents: dict, ids: dict, k: int) -> NDArray:
-    entries = [(code, ids[code][i], row) for code in CODES for i, row in enumerate(unit(documents[code]))]
+    entries = [(code, ids[code][i], row) for code in CODES for i, row in enumerate(strict_unit_rows(documents[code]))]
     shares = np.zeros((len(CODES), len(CODES)))
     for i, code in enumerate(CODES):
-        for place, query in enumerate(unit(queries[code])):
+        for place, query in enumerate(strict_unit_rows(queries[code])):
             others = [each for each in entries if each[:2] != (code, ids[code][place])]
             for other, *_ in sorted(others, key=lambda each: -float(query @ each[2]))[:k]:
                 shares[i, CODES.index(other)] += 1
@@ -33,7 +33,7 @@ def brute_kept(before: tuple[dict, dict], after: tuple[dict, dict]) -> float:
     for code in CODES:
         nearest = []
         for queries, documents in (before, after):
-            scores = unit(queries[code]) @ unit(documents[code]).T
+            scores = strict_unit_rows(queries[code]) @ strict_unit_rows(documents[code]).T
             np.fill_diagonal(scores, -np.inf)
             nearest.append(np.argsort(-scores, axis=1)[:, :10])
         kept.append(np.mean([len({*one} & {*other}) / 10 for one, other in zip(*nearest, strict=True)]))
@@ -52,9 +52,9 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(as_queries:
         "coral": fit(DOCUMENTS, steps=["shift", "coral"], **RAW),
         "only": fit(DOCUMENTS, steps=["shift"], queries_only=True, **RAW),
     }
-    figures = measure(DOCUMENTS, calibrations, as_queries, ids if with_ids else None, neighbours=7)
+    figures = measure_calibrations(DOCUMENTS, calibrations, as_queries, ids if with_ids else None, neighbours=7)
     asked = as_queries or DOCUMENTS
-    assert list(figures) == [AS_IT_IS, *calibrations] and figures[AS_IT_IS].kept == 1
+    assert list(figures) == [AS_IT_IS, *calibrations] and figures[AS_IT_IS].neighbours_kept == 1
     for name, calibration in calibrations.items():
         measured = figures[name]
         documents = {code: apply(calibration, rows, "document", code) for code, rows in DOCUMENTS.items()}
@@ -64,10 +64,10 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(as_queries:
         before, after = (DOCUMENTS, DOCUMENTS), (documents, documents)
         if name == "only":
             before, after = (asked, DOCUMENTS), (queries, documents)
-        assert measured.kept == pytest.approx(brute_kept(before, after)), name
+        assert measured.neighbours_kept == pytest.approx(brute_kept(before, after)), name
         biases = [measured.search] if name == "only" else [measured.search, measured.documents]
         evenness = 1 - np.mean([bias.imbalance for bias in biases])
-        assert measured.score() == pytest.approx(measured.kept**0.5 * evenness)
+        assert measured.score() == pytest.approx(measured.neighbours_kept**0.5 * evenness)
         assert (measured.queries_only, measured.needs_language) == (name == "only", bool(calibration.languages))
     bias = measure_language_bias(DOCUMENTS, ids, queries=as_queries, neighbours=7)
     np.testing.assert_array_equal(bias.shares, figures[AS_IT_IS].search.shares)

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from st_xlret import CalibrationLayer, VectorCalibration, fit_calibration
-from st_xlret.calibration.calibration import unit
+from st_xlret.calibration.calibration import strict_unit_rows
 from st_xlret.calibration.steps import Maps
 from tests.calibration.clouds import CODES, apply, clouds, mean_of
 
 DOCUMENTS, QUERIES = clouds(), clouds(1, offset=3.0)
-UNIT = {code: unit(rows) for code, rows in DOCUMENTS.items()}
+UNIT = {code: strict_unit_rows(rows) for code, rows in DOCUMENTS.items()}
 
 
 def fit(documents: Any = DOCUMENTS, *steps: str, **how: Any) -> VectorCalibration:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from st_xlret.calibration.bias import AS_IT_IS, Figures, LanguageBias
+from st_xlret.calibration import choose
+from st_xlret.calibration.bias import AS_IT_IS, BiasFigures, LanguageBias
 from st_xlret.calibration.choose import STRENGTHS, Comparison, best_strength, fit_and_compare
 
 RAW: dict[str, Any] = {"normalize": False, "texts": 60}
@@ -25,18 +26,18 @@ def translated(texts: int = 60, offset: float = 2.0) -> dict[str, NDArray]:
     }
 
 
-def figures(search: float, documents: float, kept: float = 1.0, **about: Any) -> Figures:
+def figures(search: float, documents: float, kept: float = 1.0, **about: Any) -> BiasFigures:
     """Shares of results in the language of a text, of four languages, for searches and between documents."""
     biases = []
     for own in (search, documents):
         shares = np.full((4, 4), (1 - own) / 3)
         np.fill_diagonal(shares, own)
         biases.append(LanguageBias([*"abcd"], shares, np.full((4, 4), 0.25), 100, 20))
-    return Figures(biases[0], biases[1], kept, **about)
+    return BiasFigures(biases[0], biases[1], kept, **about)
 
 
-def comparison(chosen: str, as_it_is: float | Figures = 0.7, **rows: Figures) -> Comparison:
-    raw = as_it_is if isinstance(as_it_is, Figures) else figures(as_it_is, as_it_is)
+def comparison(chosen: str, as_it_is: float | BiasFigures = 0.7, **rows: BiasFigures) -> Comparison:
+    raw = as_it_is if isinstance(as_it_is, BiasFigures) else figures(as_it_is, as_it_is)
     return Comparison({AS_IT_IS: raw, **rows}, chosen, 1.0, {}, False)
 
 
@@ -46,12 +47,12 @@ def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(querie
     assert fitted.queries_only == compared.after.queries_only == queries_only
     for only in (True, False):
         rows = compared.strengths[only]
-        assert list(rows) == list(STRENGTHS) and rows[0.0].kept == 1
+        assert list(rows) == list(STRENGTHS) and rows[0.0].neighbours_kept == 1
         shares = [each.search.same_language_share for each in rows.values()]
-        assert shares[0] > shares[5] > shares[10] and rows[1.0].kept < 1
+        assert shares[0] > shares[5] > shares[10] and rows[1.0].neighbours_kept < 1
     best = best_strength(compared.strengths[queries_only])
     assert fitted.strength == best > 0 and compared.after == compared.strengths[queries_only][best]
-    assert f"{best:g}" in compared.chosen and "(used)" in compared.table()
+    assert f"{best:g}" in compared.chosen and "(used)" in compared.calibrations_table()
     assert len(compared.strengths_table().splitlines()) > 6 and str(compared).count("Recommended") == 1
     assert compared.as_json()["after"]["documents"]["chance"] == pytest.approx(59 / 179)
 
@@ -88,7 +89,7 @@ def test_what_it_is_compared_with(how: dict, others: list[str]) -> None:
 def test_queries_alone_are_compared_by_searches(share: float, after: float, recommended: str, little: bool) -> None:
     raw = figures(share, 0.95)
     compared = comparison("only", raw, only=figures(after, 0.95, 0.8, queries_only=True))
-    assert compared.recommended == recommended and f"{raw.score(True):.3f} |" in compared.table()
+    assert compared.recommended == recommended and f"{raw.score(True):.3f} |" in compared.calibrations_table()
     assert ("little" in compared.verdict()) == little
 
 
@@ -121,7 +122,7 @@ def test_a_better_strength_of_the_chosen_one_is_recommended() -> None:
 
 def test_an_overshoot_is_flagged() -> None:
     compared = comparison("lsar", lsar=figures(0.2, 0.2))
-    assert "below chance" in compared.table() and "overshoots" in compared.verdict()
+    assert "below chance" in compared.calibrations_table() and "overshoots" in compared.verdict()
     for other in (comparison("lsar", lsar=figures(0.245, 0.245)), replace(compared, strength=0.0)):
         assert "overshoots" not in other.verdict()
 
@@ -133,3 +134,13 @@ def test_a_rotation_is_fitted_once_at_a_strength_that_is_given() -> None:
     assert fitted.strength == 0.5 and not compared.strengths[False] and "rotate, strength 0.5" in compared.figures
     with pytest.raises(ValueError, match="'rotate'.*'auto'"):
         fit_and_compare(rows, steps=["rotate"], strength="auto", **RAW)
+
+
+def test_a_point_for_each_strength(tmp_path, monkeypatch) -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    monkeypatch.setattr(choose, "new_figure", lambda *_: figure)
+    row = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
+    choose._plot_strengths([row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png")
+    (axis,) = figure.axes
+    assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
+    assert [text.get_text() for text in axis.texts] == ["0", "1"]

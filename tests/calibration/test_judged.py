@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
-from st_xlret.calibration.calibration import unit
+from st_xlret.calibration.calibration import strict_unit_rows
 from tests.calibration.clouds import CODES, clouds
 
 LANGUAGES = np.tile(CODES, 40)
@@ -45,7 +45,7 @@ def test_recall_is_that_of_a_search_of_everything_at_once(qrels: Path, queries_o
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
     judged = [query for query in range(160) if query % 7]
     for strength, calibration in maps.items():
-        pool = unit(calibration.transform(DOCUMENTS, "document", LANGUAGES))
+        pool = strict_unit_rows(calibration.transform(DOCUMENTS, "document", LANGUAGES))
         nearest = np.argsort(-calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T, axis=1)[:, :10]
         for half in (0, 1):
             rows: dict[str, list[list[float]]] = {code: [] for code in CODES}

@@ -15,9 +15,9 @@ from sentence_transformers.base.modules import Dense, Normalize, Router
 from sentence_transformers.sentence_transformer.modules import BoW
 
 import st_xlret
-from st_xlret.calibration import Comparison, embed_pairs, embed_texts, fit_calibration, sample_questions, sample_texts
+from st_xlret.calibration import Comparison, embed_pairs, fit_calibration, sample_questions, sample_texts
 from st_xlret.calibration.bias import AS_IT_IS
-from st_xlret.calibration.model import weak_phrases
+from st_xlret.calibration.model import embed_by_language, weak_language_phrases
 from st_xlret.data import DataError
 from tests.commands import bias_files
 
@@ -63,7 +63,7 @@ def test_one_call_gives_a_model_that_needs_no_language(
 
 
 def test_phrases_of_weak_languages_and_a_few_questions_join_the_fit_by_default(model: SentenceTransformer) -> None:
-    phrases = [text for part in weak_phrases().values() for text in part]
+    phrases = [text for part in weak_language_phrases().values() for text in part]
     assert len(phrases) == 105 and all(text.endswith("?") for text in phrases)
     questions = {"sw": [f"paka {word}?" for word in ("a", "b", "c", "d", "e")], "xh": ["inja?"]}
     calibrated, comparison = calibrate(model, queries=questions, queries_only=True)
@@ -103,7 +103,7 @@ def test_models_that_end_with_other_modules(model: SentenceTransformer) -> None:
 def test_texts_and_pairs_are_embedded_by_language_at_full_width() -> None:
     model = SentenceTransformer(modules=[BoW(vocab=["cat", "dog", "chat", "chien", "hund"])], device="cpu")
     model.truncate_dim = 2
-    rows = embed_texts(model, {"fr": ["chat", "chien"], "en": ["cat", "dog"]}, role="query", prompt="hund ")
+    rows = embed_by_language(model, {"fr": ["chat", "chien"], "en": ["cat", "dog"]}, role="query", prompt="hund ")
     assert list(rows) == ["fr", "en"] and model.truncate_dim == 2
     assert rows["fr"].tolist() == [[0, 0, 1, 0, 1], [0, 0, 0, 1, 1]]
     pairs = [("chat", "cat", "fr", "en"), ("dog", "chien", "en", "fr"), ("dog", "hund", "en", "de")]

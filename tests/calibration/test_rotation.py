@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from st_xlret.calibration import mean_csls_criterion, procrustes, unsupervised_rotation
-from st_xlret.calibration.rotation import csls, nearest_orthogonal, partial_rotation
+from st_xlret.calibration.rotation import cosines_and_csls, nearest_orthogonal, partial_rotation
 
 
 def eye(dimension: int) -> Tensor:
@@ -70,7 +70,7 @@ def test_csls_is_the_formula_and_the_criterion_its_mean_cosine_prefers_the_truth
         for j in range(9):
             near_source, near_target = cosines[i].topk(2).values.mean(), cosines[:, j].topk(2).values.mean()
             expected[i, j] = 2 * cosines[i, j] - near_source - near_target
-    torch.testing.assert_close(csls(source, target, 2), (cosines, expected))
+    torch.testing.assert_close(cosines_and_csls(source, target, 2), (cosines, expected))
     best = [float(cosines[i, expected[i].argmax()]) for i in range(7)]
     assert mean_csls_criterion(source, target, 2) == pytest.approx(sum(best) / 7)
     planted, original, target = random_rotation(8).float(), anisotropic_cloud(400, 8, 1), anisotropic_cloud(400, 8, 2)

@@ -7,16 +7,16 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import steps
-from st_xlret.calibration.steps import Maps, Moments, coral, lir, lsar, recolouring, scale, shift, to_pivot
+from st_xlret.calibration.steps import Maps, Moments, coral, lir, lsar, recolouring_matrices, scale, shift, to_pivot
 from tests.calibration.clouds import clouds, mean_of
 
 ROWS = clouds()
-MOMENTS = Moments.of(ROWS, covariances=True)
+MOMENTS = Moments.of_rows(ROWS, covariances=True)
 COMMON = MOMENTS.means.mean(axis=0)
 
 
 def apply(maps: Maps, rows: NDArray, number: int) -> NDArray:
-    matrix, offset = maps.of(number)
+    matrix, offset = maps.of_language(number)
     return rows + offset + (0 if matrix is None else rows @ matrix.T)
 
 
@@ -85,7 +85,7 @@ def test_coral_gives_the_ridged_and_shrunk_covariance_and_keeps_the_mean(
     monkeypatch.setattr(steps, "SHRINK", shrink)
     every = MOMENTS.covariances.mean(axis=0)
     added = ridge * np.trace(every) / 12 * np.eye(12)
-    whole = recolouring(MOMENTS.covariances)
+    whole = recolouring_matrices(MOMENTS.covariances)
     for i, rows in enumerate(ROWS.values()):
         shrunk = (1 - shrink) * MOMENTS.covariances[i] + shrink * every + added
         np.testing.assert_allclose(whole[i] @ shrunk @ whole[i].T, every + added, atol=1e-8)
@@ -97,6 +97,6 @@ def test_coral_gives_the_ridged_and_shrunk_covariance_and_keeps_the_mean(
 def test_a_constant_dimension_is_not_divided_by_zero() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 3))
     rows[:, 1] = 7
-    matrix = scale(Moments.of({"en": rows, "fr": np.ones((4, 3))}, covariances=True), 1.0).matrix
+    matrix = scale(Moments.of_rows({"en": rows, "fr": np.ones((4, 3))}, covariances=True), 1.0).matrix
     typical = np.sqrt(rows.var(axis=0).mean())
     assert matrix is not None and 1 + matrix[0, 1, 1] == pytest.approx(1 / (0.01 * typical)) and not matrix[1].any()

@@ -126,11 +126,3 @@ def test_a_heat_map_of_many_languages_is_no_larger(tmp_path, figures, monkeypatc
     assert many.get_size_inches().tolist() == some.get_size_inches().tolist() > few.get_size_inches().tolist()
     assert (len(few.axes[0].texts), len(many.axes[0].texts)) == (3, 0)
     assert [label.get_text() for label in many.axes[0].get_yticklabels()] == [f"l{row}" for row in range(0, 121, 3)]
-
-
-def test_a_point_for_each_strength(tmp_path, figures) -> None:
-    row = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
-    tables.plot_strengths([row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png")
-    (axis,) = figures[0].axes
-    assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
-    assert [text.get_text() for text in axis.texts] == ["0", "1"]

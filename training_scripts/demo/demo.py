@@ -33,7 +33,7 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 import st_xlret
-from st_xlret.calibration import embed_texts
+from st_xlret.calibration import embed_by_language
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
 from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
@@ -152,7 +152,7 @@ def embed(model: SentenceTransformer, pool: list[dict[str, str]]) -> list[Vector
     """The unit vectors of the sentences as documents, and of their first halves as questions."""
     texts = {code: [row[code] for row in pool] for code in pool[0]}
     halves = {code: [first_half(text) for text in part] for code, part in texts.items()}
-    sides = embed_texts(model, texts, role="document"), embed_texts(model, halves, role="query")
+    sides = embed_by_language(model, texts, role="document"), embed_by_language(model, halves, role="query")
     return [{code: unit_rows(rows) for code, rows in side.items()} for side in sides]
 
 
@@ -183,7 +183,7 @@ def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, 
     codes = [code for code in rows[0] if code != "en"]
     pairs = [{"source": row["en"], "target": row[code], "target_language": code} for row in rows for code in codes]
     goals = distillation_data(Dataset.from_list([{**pair, "source_language": "en"} for pair in pairs]))
-    teacher = torch.cat([embed_texts(model, {"en": texts}, role=role)["en"] for role, texts in goals.texts.items()])
+    teacher = torch.cat([embed_by_language(model, {"en": part}, role=role)["en"] for role, part in goals.texts.items()])
     options: Any = {"max_steps": steps, "per_device_train_batch_size": 32, "learning_rate": 1e-4, "warmup_steps": 0.1}
     options |= {"dropout": 0.0, "freeze_embeddings": True, "precision": "fp32"}  # bf16 is slower for small batches
     options |= {"logging_steps": 10, "save_strategy": "no", "report_to": "none"}

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
 from st_xlret.calibration.choose import QUESTIONS
-from st_xlret.calibration.model import weak_phrases
+from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
@@ -141,7 +141,7 @@ def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
 
 def lsar_calibrations(embed: Embed, documents: Mapping[str, Tensor], questions: Any = None) -> dict[str, Calibration]:
     """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    phrases: Any = {"mul": embed([text for part in weak_phrases().values() for text in part], "query")}
+    phrases: Any = {"mul": embed([text for part in weak_language_phrases().values() for text in part], "query")}
     fit = partial(VectorCalibration.fit, documents, queries_only=True)
     ways = {"raw": None, "queries": fit(phrases=phrases), "calibrated": fit(phrases=phrases, queries_only=False)}
     if questions is not None:
