@@ -40,9 +40,8 @@ def fit_and_compare(
     Both ways (both sides, and queries alone where the steps can) are measured at all strengths, in one pass. A
     calibration that needs the language is also compared with `shift coral`. A rotation is fitted once.
 
-    `documents`, `queries`, `ids`, `texts` and `neighbours` are those of `measure_calibrations`; `questions` are the
-    `queries` of [`VectorCalibration.fit`][st_xlret.VectorCalibration], and `steps`, `queries_only` and `fit_options`
-    its arguments; `strength` is from 0 to 1, or `"auto"`.
+    `documents`, `queries`, `ids`, `texts` and `neighbours` are those of `measure_calibrations`; the other arguments are
+    those of [`VectorCalibration.fit`][st_xlret.VectorCalibration], whose `queries` are called `questions` here.
 
     Example:
         >>> clouds = {code: np.random.normal(mean, 1, (60, 8)) for code, mean in (("en", 1), ("fr", -1))}

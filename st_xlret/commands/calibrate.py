@@ -258,9 +258,8 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
     encoding = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
-    return *embed_both_roles(model, chosen, prompts, **encoding), {
-        code: part.documents for code, part in sample.items()
-    }
+    document_ids = {code: part.documents for code, part in sample.items()}
+    return *embed_both_roles(model, chosen, prompts, **encoding), document_ids
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
