@@ -1,4 +1,4 @@
-"""The text columns of a batch: their sentence vectors, at once or in micro-batches, their tags, and their encoder."""
+"""Sentence vectors of the text columns of a batch, at once or in micro-batches, and the layout that these need."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _embed_column(model: nn.Module, features: dict[str, Any], size: int | None, 
         return model(features)["sentence_embedding"]
 
     def embed_rows(rows: Tensor, encoders: Iterator[nn.Module]) -> Tensor:
-        return next(encoders)(take_texts(features, rows))["sentence_embedding"]
+        return next(encoders)(select_texts(features, rows))["sentence_embedding"]
 
     # A second time, the encoder runs without its distributed wrapper: amid a backward pass that would start another.
     inner = model.module if isinstance(model, DistributedDataParallel) else model
@@ -69,7 +69,7 @@ def parts_by_length(features: dict[str, Any], size: int | None = None) -> list[T
     return list(mask.sum(1).argsort(descending=True, stable=True).split(size))
 
 
-def take_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
+def select_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     """Select some texts of a padded column, trimmed to the longest of them; padding before the texts stays."""
     shape = features["attention_mask"].shape
     ends = features["attention_mask"][rows].any(0).nonzero()
@@ -89,21 +89,3 @@ def keep_padding(model: SentenceTransformer, size: int | None) -> int | None:
     if size is not None and isinstance(model[0], Transformer):
         model[0].unpad_inputs = False
     return size
-
-
-def translation_groups(text: Tensor) -> Tensor:
-    """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another.
-
-    Example:
-        >>> translation_groups(torch.tensor([1, 2, 1, 5, 6, 7])).tolist()   # pairs (1, 5), (2, 6), (1, 7)
-        [0, 1, 0, 0, 1, 0]
-    """
-    pairs = len(text) // 2
-    distinct, code = text.unique(return_inverse=True)
-    group = torch.arange(pairs, device=text.device).repeat(2)
-    while True:
-        lowest = group.new_full(distinct.shape, pairs).scatter_reduce(0, code, group, "amin")[code]
-        joined = torch.minimum(lowest[:pairs], lowest[pairs:]).repeat(2)
-        if torch.equal(joined, group):
-            return group
-        group = joined

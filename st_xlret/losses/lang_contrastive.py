@@ -13,7 +13,7 @@ from torch import Tensor
 from st_xlret.functional import info_nce_loss, language_contrastive_loss, retrieval_contrastive_loss
 from st_xlret.functional.contrastive import Reduction
 from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss
-from st_xlret.losses.embedding import embed_columns, keep_padding, translation_groups
+from st_xlret.losses.embedding import embed_columns, keep_padding
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
@@ -184,3 +184,21 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
         """Compute the loss of row-aligned vectors (N, d) and (N, d), and further ones (M, d)."""
         columns = [source, target] if others is None else [source, target, others]
         return self.weight * language_contrastive_loss(*self.gather_rows(columns, {})[0], reduction=self.reduction)
+
+
+def translation_groups(text: Tensor) -> Tensor:
+    """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another.
+
+    Example:
+        >>> translation_groups(torch.tensor([1, 2, 1, 5, 6, 7])).tolist()   # pairs (1, 5), (2, 6), (1, 7)
+        [0, 1, 0, 0, 1, 0]
+    """
+    pairs = len(text) // 2
+    distinct, code = text.unique(return_inverse=True)
+    group = torch.arange(pairs, device=text.device).repeat(2)
+    while True:
+        lowest = group.new_full(distinct.shape, pairs).scatter_reduce(0, code, group, "amin")[code]
+        joined = torch.minimum(lowest[:pairs], lowest[pairs:]).repeat(2)
+        if torch.equal(joined, group):
+            return group
+        group = joined

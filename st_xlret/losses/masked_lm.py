@@ -21,7 +21,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
-from st_xlret.losses.embedding import parts_by_length, take_texts
+from st_xlret.losses.embedding import parts_by_length, select_texts
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
 _GOLDEN = -7046029254386353131
@@ -183,7 +183,7 @@ class MaskedLMLoss(CrossLingualLoss):
             masked_ids, chosen = self.mask_tokens(ids, features["attention_mask"])
             masked = {**features, "input_ids": masked_ids, "chosen": chosen, "target": ids}
             for rows in parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]:
-                part = take_texts(masked, rows)
+                part = select_texts(masked, rows)
                 here, target = part.pop("chosen"), part.pop("target")
                 with torch.set_grad_enabled(torch.is_grad_enabled() and not frozen):
                     output = self.model(part)

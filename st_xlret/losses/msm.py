@@ -18,7 +18,7 @@ from st_xlret.batches.collator import text_to_id
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
 from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
-from st_xlret.losses.embedding import embed_columns, keep_padding, take_texts
+from st_xlret.losses.embedding import embed_columns, keep_padding, select_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
@@ -218,7 +218,7 @@ class MSMLoss(CrossLingualLoss):
         if len(columns) > 1 or size is None or size >= len(ids):
             return columns
         rows = torch.randperm(len(ids), generator=self._step_generator(ids.device), device=ids.device)
-        return [take_texts(columns[0], rows[:size])]
+        return [select_texts(columns[0], rows[:size])]
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""

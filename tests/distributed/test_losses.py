@@ -19,7 +19,7 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
-from st_xlret.losses.embedding import take_texts
+from st_xlret.losses.embedding import select_texts
 from st_xlret.modules import AsymmetricBNHead, ContextualEncoder, LanguageMemoryBank, first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Features, Result, mask_every_third, share, train
@@ -74,7 +74,7 @@ def batch(name: str, model: Any, step: int, rank: int, ranks: int) -> Features:
         last = 100 * step + len(first) - 1
         features["document_id"][features["document_id"] == last + 1] = last
         rows = torch.arange(sum(first) + sum(second))
-        return [take_texts(features, rows if ranks == 1 else rows.split([sum(first), sum(second)])[rank])]
+        return [select_texts(features, rows if ranks == 1 else rows.split([sum(first), sum(second)])[rank])]
     if kind == "mlm":
         # In the last batch the second rank has nothing to predict.
         texts = [row["sentence"] for row in tiny.window_rows(12)]

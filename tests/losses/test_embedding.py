@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.losses import RetrievalContrastiveLoss, SemanticContrastiveLoss
-from st_xlret.losses.embedding import embed_columns, take_texts
+from st_xlret.losses.embedding import embed_columns, select_texts
 from st_xlret.modules import transformer_encoder
 from tests import tiny
 from tests.losses.batches import block_features, columns, msm, taught
@@ -52,7 +52,7 @@ def test_dropout_and_autocast_are_those_of_the_first_run(autocast: bool) -> None
     tags = loss.concatenate_tags([features])
 
     def in_one_graph() -> Tensor:
-        vectors = [model(take_texts(features, rows))["sentence_embedding"] for rows in order.split(3)]
+        vectors = [model(select_texts(features, rows))["sentence_embedding"] for rows in order.split(3)]
         return loss.compute_loss_from_embeddings(torch.cat(vectors)[order.argsort()], tags)
 
     # Whether backward is called outside of the context, as the Trainer does, or inside.
