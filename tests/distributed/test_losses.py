@@ -53,7 +53,7 @@ def build(name: str) -> tuple[Any, CrossLingualLoss]:
         options: dict[str, Any] = {"mini_batch_size": 3, "num_negatives": 2} if option else {}
         loss = MSMLoss(model, {"dropout": 0.0}, mlm=mlm, **options)
         # All rows: which ones are drawn depends on the share of the rank.
-        loss._some_texts = lambda columns: columns  # type: ignore[method-assign]
+        loss._draw_texts = lambda columns: columns  # type: ignore[method-assign]
         return model, loss
     if kind == "words":
         return model, CZNCELoss(model, ContextualEncoder(32, out_features=8), mlm=mlm)
