@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
@@ -243,6 +244,9 @@ class PostgresStore(Store):
             keys = [name for (name,) in self._fetch_rows(_KEYS, oid)]
             classes = [name.split("_")[1] for (name,) in self._fetch_rows(_INDEXES, oid, self.called)]
             has_heirs = bool(self._fetch_rows(_HEIRS, oid))
+            ((has_policies,),) = self._fetch_rows("SELECT row_security_active(%s::oid)", oid)
+        if has_policies:
+            warnings.warn(f"{self.name}: what row policies hide from this user is not read, nor counted", stacklevel=3)
         lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
         base.find_field(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
         if len(keys) != 1 or has_heirs:

@@ -257,6 +257,38 @@ def test_rows_that_a_trigger_leaves_out_are_no_success(build: Build, sql: Sql, o
         apply_calibration(fitted(store), store, "mapped")
 
 
+def test_row_policies_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("postgresql")
+    sql("DROP ROLE IF EXISTS tenant; CREATE ROLE tenant LOGIN; ALTER TABLE docs OWNER TO tenant")
+    sql("ALTER TABLE docs FORCE ROW LEVEL SECURITY, ENABLE ROW LEVEL SECURITY")
+    sql("CREATE POLICY hides ON docs FOR SELECT USING (key <= 42)")
+    sql("CREATE POLICY skips ON docs FOR UPDATE USING (key <= 30)")
+    with pytest.warns(UserWarning, match="row policies"):
+        store = opened(address.replace("postgres:@", "tenant:@"))
+    with pytest.raises(OSError, match="has taken 2 of 3"):
+        apply_calibration(fitted(store), store, "mapped")
+    assert sql("SELECT count(mapped) FROM docs").fetchone() == (3,)  # a batch is there as a whole or not at all
+    sql("ALTER TABLE docs DISABLE ROW LEVEL SECURITY")
+
+
+def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("postgresql")
+    store: Any = opened(address)
+    calibration, update = fitted(store), store._update_column
+
+    def others_write(*batch: Any) -> int:
+        sql("DELETE FROM docs WHERE key IN (7, 56)")  # a row of this batch, and one of a later batch
+        sql("INSERT INTO docs (key, dense) VALUES (1, '[1,2,3,4]'), (100, '[4,3,2,1]') ON CONFLICT DO NOTHING")
+        return update(*batch)
+
+    store._update_column = others_write
+    assert apply_calibration(calibration, store, "mapped") == (9, {"deleted meanwhile": 1})
+    assert apply_calibration(calibration, opened(address), "mapped") == (1, {})  # the row that came behind
+    of_rows = sql("SELECT dense::text, mapped::text FROM docs").fetchall()
+    dense, mapped = (np.array([json.loads(row[i]) for row in of_rows]) for i in (0, 1))
+    np.testing.assert_allclose(mapped, calibration.transform(dense, "document"), atol=1e-5)
+
+
 def test_a_busy_table_is_left_to_others(build: Build, sql: Sql, opened: Opened, monkeypatch) -> None:
     monkeypatch.setattr(databases, "_TRIES", 1)
     monkeypatch.setattr(databases, "_SECONDS", 0.1)
