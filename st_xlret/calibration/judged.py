@@ -93,7 +93,7 @@ def judged_recall(
     answers = [[place_of[name] for name in names if name in place_of] for names in grades_of]
     languages = [code for *_, code in asked]
     return {
-        strength: (_half_recall(languages, answers, nearest, 0), _half_recall(languages, answers, nearest, 1))
+        strength: (_recall_of_half(languages, answers, nearest, 0), _recall_of_half(languages, answers, nearest, 1))
         for strength, nearest in best.items()
     }
 
@@ -103,7 +103,7 @@ def _mapped_unit_rows(calibration: VectorCalibration, rows: Sequence[_Row], role
     return strict_unit_rows(calibration.transform(vectors, role, [code for *_, code in rows]))
 
 
-def _half_recall(
+def _recall_of_half(
     languages: Sequence[str], answers: Sequence[Sequence[tuple[int, str]]], best: NDArray[np.int64], half: int
 ) -> Recall:
     """The recall of every second query; `answers` are the numbers and languages of each query's."""

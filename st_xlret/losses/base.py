@@ -61,7 +61,7 @@ class CrossLingualLoss(nn.Module):
 
     def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
         super().__init__()
-        self.model, self.ratio, self.state_is_kept, self.teaches = model, ratio, False, True
+        self.model, self.ratio, self.state_is_kept, self.may_warn_of_zero = model, ratio, False, True
         self.register_forward_hook(warn_of_zero_loss)
         self.batches: Any = batches
         if batches is None or isinstance(batches, Mapping):
@@ -222,8 +222,8 @@ def _is_owned(name: str) -> bool:
 def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[str, Tensor]) -> None:
     """Log once that a batch teaches nothing, as a loss without negatives does not."""
     parts = value.values() if isinstance(value, dict) else [value]
-    if loss.teaches and loss.updates_state and any(float(part.detach()) == 0 for part in parts):
-        loss.teaches = False
+    if loss.may_warn_of_zero and loss.updates_state and any(float(part.detach()) == 0 for part in parts):
+        loss.may_warn_of_zero = False
         reason = "no row has a negative where a language has one document, or a batch one row"
         logger.warning("a batch of %s teaches nothing, its loss is 0: %s", type(loss).__name__, reason)
 

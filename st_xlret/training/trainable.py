@@ -34,7 +34,7 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
     model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=pooler))
 
 
-def check_weights_on_disk(model: SentenceTransformer) -> None:
+def check_weights_match_folder(model: SentenceTransformer) -> None:
     """Refuse weights that checkpoints of adapters could not refer to: those that are not what their folder holds."""
     for transformer in outermost_transformers(model):
         path = transformer.name_or_path

@@ -86,6 +86,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         ensure_card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select_loss_columns(train_dataset, loss), select_loss_columns(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
+        self._loss_values: dict[str, list[float]] = {}  # by data set, since the last line of the log
         # A joint step is one round over the data sets: the host accumulates their gradients.
         args.gradient_accumulation_steps *= self._parts
         datasets = eval_dataset if train_dataset is None else train_dataset
@@ -146,7 +147,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
         if isinstance(resume_from_checkpoint, str):
             self.loss_state.resume_from = resume_from_checkpoint
-        self._loss_values: dict[str, list[float]] = {}  # by data set, since the last line of the log
+        self._loss_values = {}
         with ExitStack() as self._take_back:
             if self.model_init is None:
                 self._prepare_encoder(self.model)
@@ -167,7 +168,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             take_back.callback(weight.requires_grad_, True)
         if args.lora_rank:
             if args.save_strategy != "no":
-                trainable.check_weights_on_disk(model)
+                trainable.check_weights_match_folder(model)
             trainable.add_lora(model, args.lora_rank)
             take_back.callback(trainable.merge_adapters, model)
             self.optimizer = self._optimizer_as_given  # that of an earlier training holds the adapters of then
