@@ -274,8 +274,8 @@ def sample_questions(
     `questions` are language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
     paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named after
     their language (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for all,
-    are left out, and so are languages with fewer than `min_texts`. Questions that name no language are identified among
-    these, which needs the extra `langid`.
+    are left out, and so are languages with fewer than `min_texts`. The language of a
+    question that names none is identified, which needs the extra `langid`.
     """
     entries = ((code, text, "", text) for code, text in _question_entries(questions, check_languages(languages)))
     drawn = {code: part.texts for code, part in _draw_samples(entries, texts_per_language, [seed, 31]).items()}

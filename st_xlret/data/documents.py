@@ -18,7 +18,15 @@ from tqdm.auto import tqdm
 
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, split_sentences
-from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, language_of, match_language
+from st_xlret.languages import (
+    UNKNOWN,
+    LanguageIdentifier,
+    check_language,
+    check_languages,
+    find_language,
+    language_of,
+    match_language,
+)
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
 """What is read: sentences; texts as they stand (a line of a text file, an element of a list); or whole documents."""
@@ -144,7 +152,7 @@ class DocumentSources:
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
-        return LanguageIdentifier(sorted(self.languages) if self.languages else None)
+        return LanguageIdentifier()
 
     def _holds_documents(self, file: Path) -> bool:
         """Whether a file of a folder holds documents, by its name and its first line."""
@@ -196,6 +204,7 @@ class DocumentSources:
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY])
+            code = find_language(code, self.languages or ()) or code
         code = match_language(code if code == UNKNOWN else check_language(code), self.languages)
         return code, [] if code is None else _split_into_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
