@@ -37,6 +37,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 ENGINES := chromadb ray[data] qdrant-edge-py langchain-core langchain-huggingface llama-index-core haystack-ai \
+	sentence-transformers-haystack \
 	$(if $(shell command -v java),pyspark)
 
 engines: $(STAMP)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from st_xlret.portable import save_portable
 
@@ -30,6 +31,7 @@ _FILES = re.compile(
     r"(language_bias_(before|after)|strength)\.png"
 )
 _FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates|query|document")
+TABLE_LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
 _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 
 
@@ -128,6 +130,12 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
 def is_hidden_or_partial(file: Path) -> bool:
     """Whether a path inside a folder is hidden, or in a folder of work that is not done, such as `_temporary`."""
     return any(part[0] in "._" or ".st-xlret-" in part for part in file.parts)
+
+
+def columns_of_folders(file: Path) -> dict[str, str | None]:
+    """The columns that the names of the folders of a file are, such as `language=fr`; null for Hive's null."""
+    parts = (part.partition("=") for part in file.parts[:-1])
+    return {name: None if "__HIVE_" in value else unquote(value) for name, equals, value in parts if equals}
 
 
 def _begins_or_ends_with(file: Path, pattern: str) -> bool:

@@ -180,15 +180,15 @@ class LanguageIdentifier:
         self._model.set_languages(list(self._code_of))
         self._clear: set[str] | None = set() if languages is None else None
 
-    def identify(self, text: str) -> str:
-        """The language of a text."""
+    def identify(self, text: str, wanted: Iterable[str] = ()) -> str:
+        """The language of a text, as it is written in `wanted` if it is one of these."""
         label, probability = self._model.classify(text)
         if self._clear is not None:
             if probability >= _CLEAR:
                 self._clear.add(label)
             elif self._clear:
                 label = next(other for other, _ in self._model.rank(text) if other in self._clear)
-        return self._code_of[label]
+        return find_language(self._code_of[label], wanted) or self._code_of[label]
 
 
 def language_identifier_or_none(languages: Iterable[str]) -> LanguageIdentifier | None:

@@ -138,7 +138,7 @@ class SearchPool:
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
         options, codes = self.options, set[str]()
-        languages: Any = options.language
+        languages: Any = options.language and check_language(options.language)
         if languages is None and self.identifier is not None:
             languages = [self.identifier.identify(query) for query in queries]
         to_unit = self.store.metric != "dot"

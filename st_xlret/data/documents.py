@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from urllib.parse import unquote
 
 import datasets
 import pyarrow as pa
@@ -18,15 +17,8 @@ from tqdm.auto import tqdm
 
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, split_sentences
-from st_xlret.languages import (
-    UNKNOWN,
-    LanguageIdentifier,
-    check_language,
-    check_languages,
-    find_language,
-    language_of,
-    match_language,
-)
+from st_xlret.files import columns_of_folders
+from st_xlret.languages import UNKNOWN, LanguageIdentifier, check_language, check_languages, language_of, match_language
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
 """What is read: sentences; texts as they stand (a line of a text file, an element of a list); or whole documents."""
@@ -134,6 +126,8 @@ def read_documents(
 class DocumentSources:
     """The files, and the collections of records, that the arguments of `read_documents` name."""
 
+    _identifier = cached_property(lambda self: LanguageIdentifier())  # where a text names no language
+
     def __init__(self, sources: Any, languages: Any, language: str | None = None, column: str | None = None) -> None:
         self.languages, self.language, self.column = check_languages(languages), language, column
         paths, collections = reading.split_sources(sources)
@@ -150,17 +144,13 @@ class DocumentSources:
         self.identities += map(reading.records_identity, collections)
         self._collections |= {f"<source {number}>": rows for number, rows in enumerate(collections, start=1)}
 
-    @cached_property
-    def _identifier(self) -> LanguageIdentifier:
-        return LanguageIdentifier()
-
     def _holds_documents(self, file: Path) -> bool:
         """Whether a file of a folder holds documents, by its name and its first line."""
         kind = _format_of(file)
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
             return _is_beir_corpus(file)
         if _is_text_file(file):
-            names = {"language", "lang"} & _partition_columns(file).keys()
+            names = {"language", "lang"} & columns_of_folders(file).keys()
             return bool(self.language or _language_in_name_or_none(file) or names)
         if kind == "parquet":
             fields: Iterable[str] = pq.read_schema(file).names
@@ -177,7 +167,7 @@ class DocumentSources:
         streams |= {name: enumerate(records, start=1) for name, records in self._collections.items()}
         for file, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
             default: Unit = "document" if _is_beir_corpus(Path(file)) else "sentence"
-            folders = _partition_columns(Path(file))
+            folders = columns_of_folders(Path(file))
             for line, record in records:
                 try:
                     if folders and isinstance(record, Mapping):
@@ -203,8 +193,7 @@ class DocumentSources:
         code = language_of(record) or self.language
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
-            code = self._identifier.identify(text[:_IDENTIFIED_BY])
-            code = find_language(code, self.languages or ()) or code
+            code = self._identifier.identify(text[:_IDENTIFIED_BY], self.languages or ())
         code = match_language(code if code == UNKNOWN else check_language(code), self.languages)
         return code, [] if code is None else _split_into_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
@@ -214,9 +203,10 @@ class DocumentSources:
         if kind == "parquet":
             try:
                 batches = pq.ParquetFile(file).iter_batches(1_000)
+                batches = (batch.select([*dict.fromkeys(batch.schema.names)]) for batch in batches)  # not a name twice
                 yield from enumerate((row for batch in batches for row in batch.to_pylist()), start=1)
-            except (OSError, pa.ArrowException) as error:
-                raise DataError(f"no whole Parquet file ({error})", file) from error
+            except (OSError, KeyError, pa.ArrowException) as error:
+                raise DataError(f"no Parquet file that can be read ({error})", file) from error
         elif kind in ("tsv", "csv"):
             rows = reading.read_table(file, bad_lines, **_DIALECTS[kind])
             is_number = self.column is not None and self.column.isdecimal()
@@ -282,12 +272,6 @@ def _language_in_name_or_none(file: Path) -> str | None:
     with suppress(ValueError):
         return check_language(re.sub(r"_rom$", "-latn", file.name.partition(".")[0]))
     return None
-
-
-def _partition_columns(file: Path) -> dict[str, str]:
-    """The columns that the names of the folders of a file are, such as `language=fr`."""
-    parts = (part.partition("=") for part in file.parts[:-1])
-    return {name: unquote(value) for name, equals, value in parts if equals}
 
 
 def _hub_rows_and_identity(name: str) -> tuple[Iterable[Any], str]:

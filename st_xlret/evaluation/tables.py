@@ -205,16 +205,16 @@ def half_interval(values: Sequence[float]) -> float | None:
 def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Results of `st-xlret evaluate` by system: `NAME=file.json` for each seed, or `file.json`, named after itself."""
     results: dict[str, list[BenchmarkResult]] = {}
-    if len(set(files)) < len(files):
+    words = [word.partition("=") for word in files]
+    named = [(name, Path(path)) if equals else (Path(name).stem, Path(name)) for name, equals, path in words]
+    if len({(name, file.resolve()) for name, file in named}) < len(named):
         raise ValueError(f"a result is given twice, and would count as two seeds: {' '.join(files)}")
-    for word in files:
-        name, equals, path = word.partition("=")
-        file = Path(path if equals else word)
+    for name, file in named:
         with name_file_in_errors(file):
             content = json.loads(file.read_text(encoding="utf-8"))
             fields = {key: content[key] for key in ("benchmark", "scores", "average", "protocol")}
             fields["average"] = {metric: float(value) for metric, value in fields["average"].items()}
-            results.setdefault(name if equals else file.stem, []).append(BenchmarkResult(**fields))
+            results.setdefault(name, []).append(BenchmarkResult(**fields))
     return results
 
 

@@ -95,6 +95,8 @@ def export(
         lengths = _row_lengths(pooled, layers) if pooled and ends_normalized and calibration.language_agnostic else None
         modules[len(modules) - bool(lengths) :] = [calibration] + [Normalize()] * ends_normalized
     last = next((module for module in reversed(modules) if isinstance(module, CalibrationLayer)), None)
+    if default_language is not None and (last is None or last.language_agnostic):
+        raise ValueError(f"{default_language!r} would be the default of maps per language, and there are none")
     for place, module in enumerate(modules):
         if isinstance(module, CalibrationLayer):
             queries, spans = (query_calibration, lengths) if module is calibration else (None, None)

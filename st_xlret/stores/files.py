@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from st_xlret.files import atomic_file, is_hidden_or_partial
+from st_xlret.files import TABLE_LOGS, atomic_file, columns_of_folders, is_hidden_or_partial
 from st_xlret.optional import import_optional
 from st_xlret.stores import base
 from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, batch_vectors, make_batch, vector_column
@@ -27,10 +26,8 @@ METADATA = b"st_xlret"
 
 _BUFFER = 2**20  # bytes of a Parquet file that are read at a time
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
-_LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
 _LANCE_MARK = b"st_xlret_map"  # in the metadata of a mapped table
 _MADE_BY = b"embedding_functions"  # LanceDB's own metadata of a table
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
 class NumberedStore(Store):
@@ -156,8 +153,10 @@ class TableStore(Store):
 
     def _set_columns_and_dimension(self, schema: pa.Schema) -> None:
         """Keep the schema, the columns that hold what is asked for, and how many numbers a vector has."""
-        self.schema, self.present, where = schema, schema.names, f"{self.name}, among its columns of vectors,"
+        self.schema, self.present = schema, schema.names
         lists = [field.name for field in schema if _is_vector_type(field.type)]
+        kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        where = f"{self.name}, of whose columns ({kinds}) lists of floating-point numbers are vectors,"
         self.columns = {"vector": base.find_field(lists, self.fields.vector or "vector", (), where) or ""}
         for name, usual in USUAL_FIELDS.items():
             if column := base.find_field(schema.names, getattr(self.fields, name, None), usual, self.name):
@@ -195,7 +194,7 @@ class ParquetStore(TableStore):
             footers = [pq.read_metadata(file) for file in self.files]
             schemas = [each.schema.to_arrow_schema() for each in footers]
             for number, file in enumerate(self.files):
-                for name in self._columns_of_folders(file):
+                for name in columns_of_folders(file.relative_to(self.place)):
                     if name not in schemas[number].names:
                         schemas[number] = schemas[number].append(pa.field(name, pa.string()))
             self.metadata = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
@@ -230,20 +229,15 @@ class ParquetStore(TableStore):
         if others := [str(file) for file in files if (file.suffix == ".parquet") == is_hidden_or_partial(file)]:
             some = ", ".join(others[:3])
             warnings.warn(f"{self.name}: {len(others)} files are left out, such as {some}", stacklevel=4)
-        log = next((log.name for pattern in _LOGS for log in self.place.glob(pattern)), None)
+        log = next((log.name for pattern in TABLE_LOGS for log in self.place.glob(pattern)), None)
         if log or not chosen:
             problem = f"has a log of its own, {log}: give a copy of its rows" if log else "has no .parquet file"
             raise ValueError(f"{self.name} {problem}")
         return chosen
 
-    def _columns_of_folders(self, file: Path) -> dict[str, str | None]:
-        """Columns that the names of the folders of a file are."""
-        parts = (part.partition("=") for part in file.relative_to(self.place).parts[:-1] if "=" in part)
-        return {name: None if value == _NULL_PARTITION else unquote(value) for name, _, value in parts}
-
     def _table_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for file in self.files:
-            partitions = self._columns_of_folders(file)
+            partitions = columns_of_folders(file.relative_to(self.place))
             # Otherwise pyarrow keeps what was read: 90 MB more for 307 MB of vectors; its datasets keep 325 and more.
             with self.sanitize_errors(), pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as opened:
                 inside = [name for name in columns if name in opened.schema_arrow.names]

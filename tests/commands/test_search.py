@@ -55,6 +55,8 @@ def test_queries_find_the_nearest_texts(index: str, search: Search, documents: P
     assert french[0]["language"] == "fr"
     with pytest.raises(SystemExit, match=r"error: .*\\udcff"):
         main(["search", index, "--query", "bird \udcff"])
+    with pytest.raises(SystemExit, match="'english'"):
+        main(["search", index, "--query", "bird", "--language", "english"])
     # From a pipe, whose blank lines are passed over.
     monkeypatch.setattr("sys.stdin", io.StringIO("bird wolf\n\nfish bird\n"))
     main(["search", index])

@@ -119,7 +119,7 @@ def test_seeds_are_averaged_and_three_tables_written(capsys: pytest.CaptureFixtu
         ("--model m --context --data tatoeba", "--benchmark tatoeba: .*context"),
         ("--compare a.json bucc.json", "tatoeba.*bucc"),
         ("--compare a.json pool.json", "30"),
-        ("--compare a.json a.json", "twice"),
+        ("--compare a.json ./a.json", "twice"),
         ("--compare a.json broken.json", "broken.json"),
         ("--compare a.json --layer 0", "--layer .*--compare"),
     ],

@@ -101,6 +101,7 @@ def test_what_cannot_be_exported_or_loaded_is_named(models: dict[str, SentenceTr
     foreign = SentenceTransformer(modules=[*model.children(), nn.Identity()], device="cpu")
     cases: list[tuple[str, Any, dict[str, Any]]] = [
         ("'de'", model, {"calibration": calibration, "default_language": "de"}),
+        ("'fr'.* there are none", model, {"default_language": "fr"}),
         ("16 dimensions, .* 32", model, {"calibration": fit(models["transformer"])}),
         ("Router", export(model, calibration), {"calibration": calibration}),
         ("Identity", foreign, {}),

@@ -138,6 +138,7 @@ NO_CODES = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"],
     [
         (DENSE, {"vector_field": "text"}, "'text'.*'dense'"),
         (DENSE, {}, "'vector'.*'dense'"),
+        ({"vector": pa.array([[1, 2]], pa.list_(pa.int8()))}, {}, r"vector \(.*int8.*floating-point"),
         (DENSE, {"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),
         (DENSE, {"vector_field": "dense", "languages_file": "codes.txt"}, "codes.txt"),
         (NO_CODES, {}, r"'health/a_8'.*spoken_lang"),
