@@ -152,7 +152,7 @@ def _existing_paths(inputs: Iterable[object]) -> list[Path]:
 
 
 def _refuse_unwritable(folder: Path, problem: str | None) -> None:
-    """Refuse a place with a problem, or one in which nothing can be written."""
+    """Raise a `FileExistsError` of a problem, if there is one, or the system's error where nothing can be written."""
     if problem:
         raise FileExistsError(problem)
     nearest = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())

@@ -98,7 +98,7 @@ def _old_type(module_type: str) -> str:
 
 
 def _rewrite_settings(module_type: str, folder: Path) -> None:
-    """The settings of one saved module, in its folder, under their old names."""
+    """Write the settings of a saved module, in its folder, and of those in a `Router`, under their old names."""
     name = module_type.removeprefix(_OLD_PACKAGE)
     if name == "Transformer":
         # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.

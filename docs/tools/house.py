@@ -20,7 +20,7 @@ ROOMS = [
     ("modules", "heads, memory bank, document encoder, calibration layer, encoders"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "languages, precision, options, files, optional: one file each"
+FOUNDATION = "languages, precision, options, files, portable, optional: one file each"
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),

@@ -150,8 +150,8 @@ class Arguments:
     min_texts: int = option(50, "Fewest texts of a language.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
 
-    def strength_or(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
-        """The strength that is asked for, or the default; 1 with a rotation."""
+    def strength_with_default(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
+        """The strength that is asked for; where none is, 1 with a rotation, else the default."""
         if self.strength is None:
             return 1.0 if "rotate" in self.steps else default
         return "auto" if self.strength == "auto" else float(self.strength)
@@ -217,9 +217,9 @@ def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     print(f"{applied.written} rows written to {options.into}")
 
 
-def _parse_options(own: Any, words: Sequence[str], **about: Any) -> Any:
+def _parse_options(own_group: Any, words: Sequence[str], **parser_options: Any) -> Any:
     """Read which texts or stored vectors, and a command's own options; a `ValueError` for both sources or neither."""
-    texts, stored, options = parse([SampleArguments, StoreArguments, own], words, **about)
+    texts, stored, options = parse([SampleArguments, StoreArguments, own_group], words, **parser_options)
     check_options(options, "output")
     others: tuple[str, ...] = ("qrels",)
     if stored.vectors is None:
@@ -285,7 +285,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     names = ["steps", "phrases", "queries_only", "pivot", "keep_mean"]
     names += ["query_prompt", "document_prompt", "batch_size", "precision"]
     settings: Any = {name: (vars(texts) | vars(options))[name] for name in names}
-    settings |= {"strength": options.strength_or(1.0), "queries": options.queries or None, "pairs": pairs}
+    settings |= {"strength": options.strength_with_default(1.0), "queries": options.queries or None, "pairs": pairs}
     calibrated = st_xlret.calibrate(model, sample, report=comparisons.append, **settings, **draw_options)
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
@@ -321,7 +321,7 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
     from st_xlret.calibration.model import usual_texts_per_language
 
-    amount = options.strength_or("auto")
+    amount = options.strength_with_default("auto")
     check_steps(options.steps, amount, queries_only=options.queries_only)
     store = stored.open_store()
     store.refuse_mapped()

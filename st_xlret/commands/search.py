@@ -24,6 +24,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from st_xlret.commands import check_options
+from st_xlret.languages import LanguageIdentifier, check_language, is_same_language, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
 
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
         with make_server(pools, options.host, options.port) as page:
             host = f"[{options.host}]" if ":" in options.host else options.host
             print(f"open http://{host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
-            page.serve_forever()
+            page.serve_forever()  # until Ctrl+C, a KeyboardInterrupt: it does not return
     for queries in [options.query] if options.query else ([query] for query in _queries_from_terminal()):
         answers = [pool.best_results(queries) for pool in pools]
         for number, query in enumerate(queries):
@@ -84,7 +85,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
 
 
 class SearchPool:
-    """The vectors of an address with texts, and the model that embeds queries for them: they have to fit each other.
+    """The vectors of an address with texts, and the model that embeds queries for them; a ValueError if they don't fit.
 
     Vectors that are `compared` are searched by the model that they name, if they name one.
     """
@@ -93,7 +94,6 @@ class SearchPool:
         from st_xlret import VectorCalibration
         from st_xlret.encoding import fingerprint, task_languages
         from st_xlret.hub.export import load_model
-        from st_xlret.languages import LanguageIdentifier, language_identifier_or_none
         from st_xlret.stores import open_store
 
         fields = ("vector_field", "language_field", "text_field", "group_field")
@@ -131,9 +131,8 @@ class SearchPool:
             self.identifier = LanguageIdentifier(self.calibration.languages)
 
     def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
-        """The best texts for each query, in one pass over the vectors, by cosine or as the store by dot product."""
+        """The best texts for each query, by cosine or, as the store, by dot product; a ValueError without texts."""
         from st_xlret.encoding import encode
-        from st_xlret.languages import LanguageIdentifier, check_language, is_same_language
 
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
@@ -141,8 +140,7 @@ class SearchPool:
         languages: Any = options.language and check_language(options.language)
         if languages is None and self.identifier is not None:
             languages = [self.identifier.identify(query) for query in queries]
-        to_unit = self.store.metric != "dot"
-        asked = encode(self.model, list(queries), languages, role="query", normalize_embeddings=to_unit)
+        asked = encode(self.model, queries, languages, role="query", normalize_embeddings=self.store.metric != "dot")
         if self.calibration is not None:
             asked = self.calibration.transform(asked, "query", languages)
         answers = [dict[Any, SearchResult]() for _ in queries]
@@ -157,18 +155,22 @@ class SearchPool:
             wanted = options.prefer_language or options.language
             identify = LanguageIdentifier(sorted(codes - {""})).identify if wanted is None else check_language
             preferred = [identify(wanted or query) for query in queries]
-            versions = [dict[Any, SearchResult]() for _ in queries]
-            for vectors, rows in self._rows_with_text():
-                for answer, version, code, scores in zip(answers, versions, preferred, asked @ vectors.T, strict=True):
-                    alike = [other for other in codes if other and is_same_language(other, code)]
-                    is_one = np.isin(rows["group"], np.array(list(answer), object)) & np.isin(rows["language"], alike)
-                    chosen = {name: column[is_one] for name, column in rows.items()}
-                    _keep_best_rows(version, scores[is_one], chosen, options.top_k)
-            for answer, version in zip(answers, versions, strict=True):
-                for group, shown in version.items():
-                    answer[group] = {**shown, "score": answer[group]["score"]}
+            alike = [[each for each in codes if each and is_same_language(each, code)] for code in preferred]
+            self._show_versions_in(alike, answers, asked)
         ranked = [sorted(answer.values(), key=lambda result: -result["score"]) for answer in answers]
         return [[{**result, "score": round(result["score"], 4)} for result in answer] for answer in ranked]
+
+    def _show_versions_in(self, languages: list[list[str]], answers: list[dict[Any, SearchResult]], asked: Any) -> None:
+        """Show, in place, each group of an answer by its nearest text in the query's languages; its score stays."""
+        versions = [dict[Any, SearchResult]() for _ in answers]
+        for vectors, rows in self._rows_with_text():
+            for answer, version, codes, scores in zip(answers, versions, languages, asked @ vectors.T, strict=True):
+                is_version = np.isin(rows["group"], np.array(list(answer), object)) & np.isin(rows["language"], codes)
+                version_rows = {name: column[is_version] for name, column in rows.items()}
+                _keep_best_rows(version, scores[is_version], version_rows, self.options.top_k)
+        for answer, version in zip(answers, versions, strict=True):
+            for group, shown in version.items():
+                answer[group] = {**shown, "score": answer[group]["score"]}
 
     def _rows_with_text(self) -> Iterator[tuple[Any, dict[str, Any]]]:
         """Vectors that have texts, as they are compared, and columns beside them; a row without a group is its own."""

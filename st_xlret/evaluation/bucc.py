@@ -169,7 +169,7 @@ def load_bucc(
     folder_of = {file.name.partition("-en.")[0]: file.parent for file in Path(folder).rglob(f"*-en.{split}.en")}
     corpora = {}
     for code in chosen_names(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):
-        source, target = (_read_sentences(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))
+        source, target = (_read_sentences_by_id(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))
         gold, file = None, folder_of[code] / f"{code}-en.{split}.gold"
         if file.is_file():
             gold = set[tuple[str, str]]()
@@ -182,7 +182,7 @@ def load_bucc(
     return corpora
 
 
-def _read_sentences(file: Path) -> dict[str, str]:
+def _read_sentences_by_id(file: Path) -> dict[str, str]:
     sentences: dict[str, str] = {}
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")

@@ -58,7 +58,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
             roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
             there = [code for code in LANGUAGES if any((root / _folder_name(code)).is_dir() for root in roots)]
             names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
-        files = {name: _find_files([root / _folder_name(name) for root in roots], split) for name in names}
+        files = {name: _find_pool_files([root / _folder_name(name) for root in roots], split) for name in names}
         cache_dir = options.pop("cache_dir", None)
         pools = {code: partial(_load_pool, code, *of_code, cache_dir) for code, of_code in files.items()}
         average = f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
@@ -69,7 +69,7 @@ def _folder_name(language: str) -> str:
     return f"mrtydi-v1.1-{LANGUAGES[language]}"
 
 
-def _find_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
+def _find_pool_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
     """Passages, questions and judgements, which the Hub has in one file with the questions."""
 
     def first_file(*names: str) -> Path:

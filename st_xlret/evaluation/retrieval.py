@@ -164,7 +164,7 @@ class RetrievalData:
 
     @cached_property
     def _relevant_rows(self) -> dict[int, NDArray[np.int64]]:
-        """Row of each query that counts to the corpus rows relevant to it, -1 for each document that is missing."""
+        """Row of each query that counts to its relevant corpus rows, -1 for a missing one; raises a DataError."""
         judged = sorted({document for judgements in self.qrels.values() for document in judgements})
         query_rows, document_rows = _rows_by_id(self.queries, self.qrels), _rows_by_id(self.corpus, judged)
         missing = [name for name, rows in document_rows.items() if not rows]

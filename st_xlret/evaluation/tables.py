@@ -297,7 +297,7 @@ def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.Pat
 
 
 def new_figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
-    """A figure outside of pyplot, whose global state belongs to the caller's program."""
+    """A figure outside of pyplot, whose global state is the caller's; None, with a warning, without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -225,21 +225,24 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
         from datasets import load_dataset
 
         rows = load_dataset(HUB_DATASET, split="test").to_pandas().groupby("lang")
+        rows_of = {pair.removesuffix("-eng"): of_pair for pair, of_pair in rows}
+        codes = _choose_codes(rows_of, languages, HUB_DATASET)
         # The rows still end with the newline of LASER's files.
-        texts = {
-            code.removesuffix("-eng"): [of[f"sentence{side}"].str.rstrip("\r\n").tolist() for side in (1, 2)]
-            for code, of in rows
-        }
-        codes = sorted(texts)
+        sides = [[rows_of[code][f"sentence{side}"].str.rstrip("\r\n").tolist() for side in (1, 2)] for code in codes]
     else:
-        codes = sorted(file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng"))
-        texts = {}
-    code_of = {name: code for code in codes for name in (tatoeba_language(code), code)}
-    names = [tatoeba_language(code) for code in codes] if languages is None else languages
-    chosen = [code_of[name] for name in chosen_names(names, code_of, str(folder))]
-    for code in chosen if folder is not None else ():
-        texts[code] = [_read_sentences(Path(folder or "", f"tatoeba.{code}-eng.{side}")) for side in (code, "eng")]
-    return {tatoeba_language(code): (texts[code][0], texts[code][1]) for code in chosen}
+        there = [file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng")]
+        codes = _choose_codes(there, languages, str(folder))
+        sides = [
+            [_read_sentences(Path(folder, f"tatoeba.{code}-eng.{end}")) for end in (code, "eng")] for code in codes
+        ]
+    return {tatoeba_language(code): (one, english) for code, (one, english) in zip(codes, sides, strict=True)}
+
+
+def _choose_codes(codes: Iterable[str], languages: Sequence[str] | None, where: str) -> list[str]:
+    """Those of the codes (ISO 639-3) that name the languages, by either code; by default all, sorted."""
+    code_of = {name: code for code in sorted(codes) for name in (tatoeba_language(code), code)}
+    names = [tatoeba_language(code) for code in sorted(codes)] if languages is None else languages
+    return [code_of[name] for name in chosen_names(names, code_of, where)]
 
 
 def _read_sentences(file: Path) -> list[str]:

@@ -341,7 +341,7 @@ def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None, l
 
 
 def _negative_mask(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
-    """Which columns may be negatives of which rows, boolean (rows, columns)."""
+    """Which columns may be negatives of which rows, boolean, of the shape of `like`: tags differ, but the language."""
     allowed = torch.ones(like.shape, dtype=torch.bool, device=like.device)
     for name, tag in tags.items():
         if tag is not None:

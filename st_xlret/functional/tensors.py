@@ -29,7 +29,7 @@ def normalize_rows(x: Tensor) -> Tensor:
 def check_matrices(
     rows: int | None = None, temperature: float = 1.0, least_rows: int = 1, **matrices: Tensor | None
 ) -> None:
-    """Raise a ValueError unless all are float matrices of one width and `rows` rows, and the temperature positive."""
+    """Raise a ValueError unless all but None are float matrices of one width and `rows` rows, at least `least_rows`."""
     present = {name: x for name, x in matrices.items() if x is not None}
     fits = all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values())
     enough = rows is None or rows >= least_rows

@@ -137,8 +137,7 @@ class NotFiniteError(ValueError, FloatingPointError):
 def check_finite(model: nn.Module) -> None:
     """Refuse a model with a weight that is NaN or infinite, by a `NotFiniteError` that names the tensor."""
     for name, tensor in model.state_dict().items():
-        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not tensor.isfinite().all():
-            count = int((~tensor.isfinite()).sum())
+        if isinstance(tensor, Tensor) and tensor.is_floating_point() and (count := int((~tensor.isfinite()).sum())):
             raise NotFiniteError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
 
 
@@ -221,7 +220,7 @@ class Repository:
 
 
 def _ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
-    """The full name of a repository, new or there, that the token may write to."""
+    """Make a repository if there is none, and give its full name; the Hub's error if the token may not write to it."""
     try:
         return str(hub.create_repo(repo_id, private=private).repo_id)
     except HfHubHTTPError as error:

@@ -118,7 +118,7 @@ class CalibrationLayer(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str | Path, **kwargs: Any) -> CalibrationLayer:  # type: ignore[override]
-        """Read what `save`, or that of a `VectorCalibration`, wrote, from a folder or a repository on the Hub."""
+        """What `save`, or a `VectorCalibration`, wrote; the host calls it, in loading with `trust_remote_code`."""
         hub = {name: kwargs[name] for name in HUB_OPTIONS & kwargs.keys()}
         tensors = cls.load_torch_weights(str(model_name_or_path), **hub)
         return cls(**cls.load_config(str(model_name_or_path), **hub), tensors=tensors)

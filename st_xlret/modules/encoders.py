@@ -64,7 +64,7 @@ def _with_stable_vocabulary(tokenizer: Tokenizer) -> Tokenizer:
     """Sort pieces and round scores, which the trainer leaves to chance: the same texts give the same vocabulary."""
     state = json.loads(tokenizer.to_str())
     specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
-    # Characters too rare for a score of their own get the lowest score plus 0.0001 for each such one before them.
+    # By the trainer's code, a character too rare for a score gets the lowest one plus 0.0001 for each such one before.
     lowest = round(min(score for _, score in pieces), 9)
     characters = sum(len(piece) == 1 for piece, _ in pieces)
     stable = []
@@ -176,7 +176,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:
-    """Freeze the parameters that neither queries nor passages use, such as the pooler of XLM-R under mean pooling.
+    """Freeze parameters that neither queries nor passages use (XLM-R's pooler under mean pooling); gives their names.
 
     With none left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward passes.
     """

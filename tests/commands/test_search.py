@@ -61,6 +61,10 @@ def test_queries_find_the_nearest_texts(index: str, search: Search, documents: P
     monkeypatch.setattr("sys.stdin", io.StringIO("bird wolf\n\nfish bird\n"))
     main(["search", index])
     assert "1.000  en   fish bird" in capsys.readouterr().out
+    monkeypatch.setattr("socketserver.BaseServer.serve_forever", lambda page: sys.exit(f"serves {page.server_port}"))
+    with pytest.raises(SystemExit, match="serves [1-9]"):
+        main(["search", index, "--serve", "--port", "0"])
+    assert "open http://127.0.0.1:" in capsys.readouterr().out
 
 
 def test_any_vectors_with_texts_are_searched(tmp_path: Path, model: Path, search: Search, capsys) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.languages import language_to_id
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from tests import tiny
 
 
 @pytest.fixture
@@ -44,11 +46,14 @@ def test_forward_maps_each_row_by_its_language_or_all_by_one_and_gradients_pass(
     torch.testing.assert_close(mapped, layer.transform(rows, "fr"))
 
 
-def test_an_agnostic_layer_needs_no_language() -> None:
+def test_an_agnostic_layer_needs_no_language_and_the_host_loads_it(tmp_path: Path) -> None:
     layer = CalibrationLayer(2)
     layer.offset += 2
     assert layer.language_agnostic and layer.transform(torch.ones(1, 2), "anything").tolist() == [[3.0, 3.0]]
     assert layer(features(torch.ones(1, 2), "en"))["sentence_embedding"].tolist() == [[3.0, 3.0]]
+    SentenceTransformer(modules=[*tiny.static(features=2), layer], device="cpu").save_pretrained(str(tmp_path))
+    loaded = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    assert loaded.encode("sun").tolist() == (tiny.static(features=2).encode("sun") + 2).tolist()
 
 
 def test_save_and_load(layer: CalibrationLayer, tmp_path: Path) -> None:

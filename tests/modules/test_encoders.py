@@ -32,8 +32,9 @@ def test_a_tokenizer_for_several_scripts() -> None:
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids, skip_special_tokens=True).split() == text.lower().split()
     assert tokenizer("cat", "cat")["input_ids"].count(tokenizer.eos_token_id) == 3
-    again = train_tokenizer(iter(TEXTS), vocabulary=150)
-    assert tokenizer.backend_tokenizer.to_str() == again.backend_tokenizer.to_str()
+    # Which of two rare letters the trainer scores lower is chance: one more run alone would not show it.
+    again = {train_tokenizer(iter(TEXTS), vocabulary=150).backend_tokenizer.to_str() for _ in range(8)}
+    assert again == {tokenizer.backend_tokenizer.to_str()}
 
 
 @pytest.mark.parametrize("pooling", [None, "mean", "cls"])
