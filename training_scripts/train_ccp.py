@@ -16,7 +16,7 @@ from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
 from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, losses_option, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 
 
 @dataclass
@@ -32,7 +32,7 @@ class CCPArguments:
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked words. A static encoder has none.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs. The paper has none; 0 only evaluates.")
     language_smoothing: float = option(0.7, "Languages are sampled by size to this power; not stated by the paper.")
-    loss_options: str = losses_option("ccp, mlm, pairs", '{"ccp": {"head": {"normalization": "batch"}}}')
+    loss_options: str = loss_options_field("ccp, mlm, pairs", '{"ccp": {"head": {"normalization": "batch"}}}')
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -52,13 +52,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         given = {"temperature": method.temperature, "bank_size": method.bank_size, "ratio": method.ccp_ratio}
         batches = {"window_size": method.window_size, **smoothing}
         datasets["ccp"] = documents
-        losses["ccp"] = CCPLoss(model, **run.loss_options("ccp", batches=batches, **given))
+        losses["ccp"] = CCPLoss(model, **run.loss_arguments("ccp", batches=batches, **given))
     if documents is not None and method.mlm_ratio:
-        given = run.loss_options("mlm", batches=smoothing, ratio=method.mlm_ratio)
+        given = run.loss_arguments("mlm", batches=smoothing, ratio=method.mlm_ratio)
         if (words := encoder.masked_words_loss(model, texts, args, **given)) is not None:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
-        given = run.loss_options("pairs", temperature=0.05, batches=smoothing, ratio=method.pairs_ratio)
+        given = run.loss_arguments("pairs", temperature=0.05, batches=smoothing, ratio=method.pairs_ratio)
         datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
     if not datasets:
         raise ValueError("nothing to train on: give --documents or --pairs, and a ratio above 0")

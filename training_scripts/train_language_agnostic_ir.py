@@ -21,7 +21,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import DocumentOptions, QuestionOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
 
 
 @dataclass
@@ -40,7 +40,7 @@ class IRArguments:
     language_weight: float = option(0.001, "Factor w_l on the language loss, Eq. 3 over R (R - 2) of R sentences.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
     two_encoders: bool = option(False, "Train an encoder of questions and, with translations, one of passages (paper).")
-    loss_options: str = losses_option("semantic, language, retrieval", '{"language": {"reduction": "mean"}}')
+    loss_options: str = loss_options_field("semantic, language, retrieval", '{"language": {"reduction": "mean"}}')
 
 
 @dataclass
@@ -75,14 +75,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if method.semantic_weight:
         datasets["semantic"] = pairs_and_others(pairs, None)
-        given = run.loss_options("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing)
+        given = run.loss_arguments("semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing)
         losses["semantic"] = SemanticContrastiveLoss(model, **given)
     if method.language_weight:
         datasets["language"] = pairs_and_others(pairs, others, args.seed)
-        given = run.loss_options("language", reduction="paper", weight=method.language_weight, batches=smoothing)
+        given = run.loss_arguments("language", reduction="paper", weight=method.language_weight, batches=smoothing)
         losses["language"] = LangContrastiveLoss(model, **given)
     if questions is not None:
-        given = run.loss_options("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing))
+        given = run.loss_arguments("retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing))
         datasets["retrieval"], losses["retrieval"] = questions, RetrievalContrastiveLoss(model, **given)
 
     # 4. Train, measure and save.

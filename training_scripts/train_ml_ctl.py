@@ -25,7 +25,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
 
@@ -42,7 +42,7 @@ class MLCTLArguments:
     lower_case: bool = option(False, "Train on texts in lower case, as the authors' program does.")
     language_mixing: float = option(1.0, "1 mixes all language pairs in a batch (program); 0 takes one (paper).")
     language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
-    loss_options: str = losses_option("pairs", '{"pairs": {"gather_across_devices": false}}')
+    loss_options: str = loss_options_field("pairs", '{"pairs": {"gather_across_devices": false}}')
 
 
 @dataclass
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     mlm = encoder.masked_words_loss(model, texts, args) if method.mlm_weight else None
     batches = {"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing}
     given = {"objective": "info_nce" if "info" in method.mode else "cz_nce", "temperature": method.temperature}
-    options = run.loss_options("pairs", batches=batches, mlm_weight=method.mlm_weight, **given)
+    options = run.loss_arguments("pairs", batches=batches, mlm_weight=method.mlm_weight, **given)
     loss = CZNCELoss(model, layers, mlm=mlm, **options)
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)

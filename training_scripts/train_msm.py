@@ -22,7 +22,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
 
 
 @dataclass
@@ -38,7 +38,7 @@ class MSMArguments:
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.")
     language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
-    loss_options: str = losses_option("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
+    loss_options: str = loss_options_field("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
 
 
 @dataclass
@@ -70,19 +70,19 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None:
         batches = {"batch_scale": method.block_sentences, **smoothing}
-        given = {} if method.sum_mlm else run.loss_options("mlm", batches=batches, ratio=method.mlm_ratio)
+        given = {} if method.sum_mlm else run.loss_arguments("mlm", batches=batches, ratio=method.mlm_ratio)
         with_words = method.sum_mlm or method.mlm_ratio
         words = encoder.masked_words_loss(model, texts, args, **given) if with_words else None
         given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
         given["document_encoder"] = {"max_sentences": method.block_sentences}
         given["batches"] = {"block_size": method.block_sentences, **smoothing}
         given["mlm"] = words if method.sum_mlm else None
-        datasets["msm"], losses["msm"] = documents, MSMLoss(model, **run.loss_options("msm", **given))
+        datasets["msm"], losses["msm"] = documents, MSMLoss(model, **run.loss_arguments("msm", **given))
         if words is not None and not method.sum_mlm:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         batches = {"batch_scale": method.block_sentences / 2, **smoothing}
-        given = run.loss_options("pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio)
+        given = run.loss_arguments("pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio)
         datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
 
     # 3. Train, measure and save.

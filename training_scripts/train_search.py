@@ -24,7 +24,7 @@ from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, losses_option, run_script
+from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
 from st_xlret.training.teacher import ROLES, distillation_data, teacher_vectors
 
 
@@ -48,7 +48,7 @@ class SearchArguments:
     negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
     mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
     teacher_cache: str | None = option(None, "Folder of English vectors for several runs. Default: OUTPUT_DIR/teacher.")
-    loss_options: str = losses_option("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
+    loss_options: str = loss_options_field("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
 
 
 @dataclass
@@ -95,16 +95,16 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     share = 0.0 if questions is None else method.questions_ratio
     if "pairs" in datasets:
         ratio = (1 - share) * method.contrastive_ratio
-        losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_options("pairs", **common, ratio=ratio))
+        losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_arguments("pairs", **common, ratio=ratio))
     if roles := [role for role in ROLES if role in datasets]:
         ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
         vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
         for role in roles:
-            options = run.loss_options(role, **common, bank_size=method.bank_size, ratio=ratio)
+            options = run.loss_arguments(role, **common, bank_size=method.bank_size, ratio=ratio)
             losses[role] = SimilarityDistillationLoss(model, vectors, **options)
     if questions is not None:
         datasets["questions"] = questions
-        losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_options("questions", **common, ratio=share))
+        losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_arguments("questions", **common, ratio=share))
 
     # 4. Train, go part of the way back, measure and save.
     keep_best_checkpoint(args, None)

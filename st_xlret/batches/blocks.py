@@ -49,8 +49,7 @@ class AnyLength(int):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
 
-    def __hash__(self) -> int:
-        return int.__hash__(self)
+    __hash__ = int.__hash__
 
 
 class BlockBatchSampler(DefaultBatchSampler):
@@ -135,7 +134,7 @@ def cut_into_blocks(
 
 
 def row_ranges_by_rank(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
-    """The rows of each process: runs of blocks of these lengths, with about as many sentences each."""
+    """The rows of each process, half-open: runs of blocks with about as many sentences; too few blocks are repeated."""
     ends, blocks = np.cumsum(lengths), len(lengths)
     if blocks < ranks:
         return [(int(ends[i] - lengths[i]), int(ends[i])) for i in np.arange(ranks) % blocks]

@@ -39,7 +39,6 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     Args:
         preprocess_fn: The model's `preprocess`.
         prompts: As of `SentenceTransformerTrainingArguments`, and so `router_mapping`.
-        router_mapping: Route of each column in a `Router`.
         max_length: Tokens to read of a text, prompt and special tokens included. Default: the model's.
         token_dropout: Probability of dropping a token from the flattened inputs of a `StaticEmbedding`; one token of a
             text stays. Seeded by the batch's own texts: a resumed run drops the same tokens.

@@ -38,7 +38,7 @@ class DocumentRows(NamedTuple):
 
 
 def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRows:
-    """The documents of a data set with a column `document`, and a `position` where its rows do not stand in order."""
+    """The documents of a data set, in order of `position` if it has one; a ValueError if they are in no order."""
     languages_in_rows(dataset)  # refuses what is none
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
     columns = [name for name in ("language", "document", "position") if name in table.column_names]
@@ -59,10 +59,8 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
             problems.append("two rows of a document have one 'position': two documents may have the same id")
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
-        problems.append(
-            "the rows of a document must be contiguous and in order, which sorting by 'document' does not keep: "
-            "number them first, as by dataset.add_column('position', range(len(dataset)))"
-        )
+        way_out = "number them first, as by dataset.add_column('position', range(len(dataset)))"
+        problems.append(f"the rows of a document must be contiguous and in order, which sorting breaks: {way_out}")
     if problems:
         raise ValueError(problems[0])
     return DocumentRows(rows, first, np.diff(first, append=len(rows)), language[first])

@@ -82,7 +82,7 @@ def load_documents(
     """
     opened, loader = DocumentSources(sources, languages), reading.Loader(languages, exclude, skip_bad_lines, report)
 
-    def rows() -> Iterator[tuple[Any, ...]]:
+    def table_rows() -> Iterator[tuple[Any, ...]]:
         number, counts = 0, loader.report
         for document in opened.documents("sentence", loader.bad_lines):
             texts = [text for text in document.sentences if text]
@@ -94,7 +94,7 @@ def load_documents(
                 yield sentence, document.language, number, position
             number += bool(sentences)
 
-    table = loader.cached_table("documents", COLUMNS, rows(), opened.identities, opened.files, cache_dir)
+    table = loader.cached_table("documents", COLUMNS, table_rows(), opened.identities, opened.files, cache_dir)
     if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loader.report}):
         reading.logger.warning("no documents are in %s", ", ".join(missing))
     return table
@@ -182,7 +182,7 @@ class DocumentSources:
                     yield Document(code, texts, str(name), file, line)
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
-        """The language and the texts of a record; None and none for a language that is left out."""
+        """The language and the texts of a record; None and none for a language left out, a ValueError for no text."""
         record = record if isinstance(record, Mapping) else {}
         fields = [self.column] if self.column else [_PARAGRAPHS, *TEXT_FIELDS]
         present = [name for name in fields if record.get(name) is not None] or [self.column or "text"]

@@ -67,7 +67,7 @@ def load_pairs(
     files = sorted({(moses_files(file) or (file,))[0] for file in files})
     loader = reading.Loader(languages, exclude, skip_bad_lines, report)
 
-    def rows() -> Iterator[tuple[str, ...]]:
+    def table_rows() -> Iterator[tuple[str, ...]]:
         seen: set[bytes] = set()
         streams = [_pairs_of_file(file, loader.bad_lines) for file in files]
         for i, records in enumerate(collections, start=1):
@@ -97,7 +97,7 @@ def load_pairs(
 
     options = [min_score, *map(reading.records_identity, collections)]
     sides = [side for file in files for side in moses_files(file) or (file,)]
-    table = loader.cached_table("pairs", COLUMNS, rows(), options, sides, cache_dir)
+    table = loader.cached_table("pairs", COLUMNS, table_rows(), options, sides, cache_dir)
     return table if per_language is None else _sample_pairs(table, per_language)
 
 
@@ -133,7 +133,7 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
         source, target = map(clean_text, cells[-2:])
         return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
 
-    def rows() -> Iterator[tuple[int, list[str]]]:
+    def numbered_cells() -> Iterator[tuple[int, list[str]]]:
         for number, line in reading.read_lines(file, bad_lines):
             cells = line.split() if name.endswith(".txt") and "\t" not in line else line.split("\t")
             if number > 1 or not reading.is_header(cells[-2:], languages, file):
@@ -144,7 +144,7 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
         return parse_or_report(
             lines, lambda both: pair_of_cells([line.decode("utf-8-sig") for line in both]), file, bad_lines
         )
-    return parse_or_report(rows(), pair_of_cells, file, bad_lines)
+    return parse_or_report(numbered_cells(), pair_of_cells, file, bad_lines)
 
 
 def _aligned_lines(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
@@ -163,7 +163,7 @@ def _pair_of_record(record: Mapping[str, Any]) -> Pair:
 
 
 def moses_files(file: Path) -> tuple[Path, Path] | None:
-    """The two files, source and target, of which this is one in Moses' format; None if it is in another format."""
+    """Source and target file, of which this is one in Moses' format, or None; a DataError if one is missing."""
     base = file.name.removesuffix(".gz").rpartition(".")[0]
 
     def code_of(path: Path) -> str | None:

@@ -87,7 +87,7 @@ def load_retrieval(
                 streams.append((file, reading.parse_or_report(records, _example_of_row, file, loader.bad_lines)))
         files += part
 
-    def rows() -> Iterator[tuple[str, ...]]:
+    def table_rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
         for source, examples in tqdm(streams, desc="Reading", unit=" sources", disable=None):
             for example in examples:
@@ -112,7 +112,7 @@ def load_retrieval(
 
     options = [negatives, positives, context, titles, language]
     columns = ["query", "positive", *(f"negative_{i}" for i in range(1, negatives + 1)), "language"]
-    return loader.cached_table("questions", dict.fromkeys(columns, "string"), rows(), options, files, cache_dir)
+    return loader.cached_table("questions", dict.fromkeys(columns, "string"), table_rows(), options, files, cache_dir)
 
 
 def _holds_questions(file: Path) -> bool:
@@ -150,7 +150,7 @@ def _beir_examples(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Examp
 
 
 def _passages_by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
-    """The passages, or the questions as passages, with these ids."""
+    """The passages, or the questions as passages, with these ids; another text of an id is a bad line."""
     texts = dict[str, Example]()
     for number, record in read_jsonl(file, bad_lines):
         if (name := str(record.get("_id", record.get("id")))) in ids:
@@ -172,7 +172,7 @@ def _clean_texts(value: Any) -> list[str]:
 
 
 def _passages(example: Example, sentences: bool, context: bool, titles: bool, language: str) -> tuple[str, list[str]]:
-    """The texts of positive and negatives; of the sentence with the answer instead of the passage."""
+    """The positive text and the negative ones: passages, or `sentences` of the passage, with and without an answer."""
 
     def full(title: str, text: str) -> str:
         return clean_text(f"{title} {text}" if titles else text)

@@ -163,7 +163,7 @@ def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
 
 
 def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) -> bool:
-    """Whether the first line of two columns has their names, such as `source`, `en` or `Text (English)`."""
+    """Whether the first line has the names of two columns, as `en` or `Text (English)`; a DataError if swapped."""
     from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE  # English name -> code
 
     words = [set(re.findall("[a-z]+", cell.casefold())) for cell in cells]

@@ -191,7 +191,7 @@ def build_word_samples(
     def stop_words_of(code: str) -> Collection[str]:
         return stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
 
-    def rows() -> Iterator[tuple[Any, ...]]:
+    def table_rows() -> Iterator[tuple[Any, ...]]:
         matchers, seen = _matchers_by_pair(pairs, dictionaries, stop_words_of), set[int]()
         batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
@@ -226,7 +226,7 @@ def build_word_samples(
     options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
     key = cache_key([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
     name, needed = f"word-samples-{key}", "word-positioned samples"
-    return cached_table(name, _COLUMNS, rows(), report=report, cache_dir=cache_dir, needed=needed)
+    return cached_table(name, _COLUMNS, table_rows(), report=report, cache_dir=cache_dir, needed=needed)
 
 
 def _matchers_by_pair(
@@ -317,7 +317,7 @@ class _TokenFinder:
         places = (row[side][slice(*match[side])] for _, row, matches in matched for match in matches for side in (0, 1))
         words = list(dict.fromkeys(places))
         alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False)["input_ids"], strict=True))
-        sources, targets = (self._tokenise([row[side] for _, row, _ in matched]) for side in (0, 1))
+        sources, targets = (self._tokens_and_offsets([row[side] for _, row, _ in matched]) for side in (0, 1))
         for (pair, row, matches), source, target in zip(matched, sources, targets, strict=True):
             samples, reasons = list[tuple[Any, ...]](), set[str]()
             for match in matches:
@@ -332,7 +332,8 @@ class _TokenFinder:
             if samples:
                 yield pair, samples
 
-    def _tokenise(self, texts: list[str]) -> Iterator[tuple[str, list[int], list[Span]]]:
+    def _tokens_and_offsets(self, texts: list[str]) -> Iterator[tuple[str, list[int], list[Span]]]:
+        """Each text, its token ids as the encoder reads them, and their characters: an iterator for one pass."""
         truncation = {"truncation": True, "max_length": self.max_length} if self.max_length else {}
         encoded = self.tokenizer(texts, return_offsets_mapping=True, verbose=False, **truncation)
         return zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
@@ -340,7 +341,7 @@ class _TokenFinder:
     def _token_span(
         self, text: str, ids: list[int], offsets: list[Span], start: int, end: int, alone: list[int]
     ) -> Span | str:
-        """The half-open span of a word's tokens, or why there is none; `alone` are the tokens of the word alone."""
+        """The half-open span of a word's tokens; "truncated", or "tokens": none, unknown, shared or repeated ones."""
         # Special tokens cover no characters.
         covering = [i for i, (a, b) in enumerate(offsets) if a < b and a < end and b > start]
         if any(text[offsets[i][0] : start].strip() or text[end : offsets[i][1]].strip() for i in covering):

@@ -154,7 +154,8 @@ def masked_sentence_loss(
             cross &= torch.zeros_like(cross).scatter_(1, draw.topk(num_negatives, dim=1).indices, True)
         return others & same & intra_document_negatives, cross
 
-    def sum_of_terms(p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor) -> Tensor:
+    def sum_of_row_losses(p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor) -> Tensor:
+        """The sum of the losses of some rows; their bias is a constant shift, so it has detached logits."""
         logits = p @ h.T
         of_intra, of_cross = ((logits.detach() * kind).sum(1) / kind.sum(1).clamp(min=1) for kind in (intra, cross))
         alpha = (of_intra - of_cross) * (intra.any(1) & cross.any(1))
@@ -167,7 +168,7 @@ def masked_sentence_loss(
         total, size = p.new_zeros(()), max(1, _MOST_LOGITS // len(h))
         for part, rows in zip(p.split(size), anchors.split(size), strict=True):
             # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.
-            total = total + checkpoint(sum_of_terms, part, h, rows, *draw_negatives(rows), use_reentrant=False)
+            total = total + checkpoint(sum_of_row_losses, part, h, rows, *draw_negatives(rows), use_reentrant=False)
         return total / len(p)
 
 

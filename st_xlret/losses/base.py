@@ -92,10 +92,9 @@ class CrossLingualLoss(nn.Module):
         required = self.required_columns(texts, columns)
         missing, misread = [c for c in required if c not in columns], self._misread_columns(dataset, texts, required)
         if missing or misread or not self.takes_texts(texts, columns):
-            self.refuse(
-                f"the data set has the text columns {texts} among {columns}. Missing: {missing}; not read as they are: "
-                f"{misread}. Use select_columns, remove_columns or rename_column"
-            )
+            faults = f"Missing: {missing}; not read as they are: {misread}"
+            way_out = "Use select_columns, remove_columns or rename_column"
+            self.refuse(f"the data set has the text columns {texts} among {columns}. {faults}. {way_out}")
         tags = {*required, "language", *(f"{text}_language" for text in texts)}
         tags |= {"position"} if "document" in required else set()
         left_out = [column for column in columns if column not in tags and column not in texts]
@@ -141,25 +140,31 @@ class CrossLingualLoss(nn.Module):
             is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
         count = len(columns)
         if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
-            self.refuse(
-                f"these are {count} text columns. The collator of Sentence Transformers makes texts of all columns, of "
-                "languages and ids too, and any collator of columns that loss.select_columns did not leave out"
-            )
-        if labels is not None:
-            tag = None if labels.is_floating_point() else self.labels_are
-            if tag and not any(tag in features for features in columns):
-                if tag == "language_id":  # refuses labels of another kind
-                    _ = [id_to_language(label) for label in labels.unique().tolist()]
-                columns = [{**features, tag: labels} for features in columns]
-            elif len(columns) > 1 and len(labels.unique()) > 1:
-                self.refuse(f"the labels {labels.unique()[:3].tolist()} differ, and the loss would not read them")
+            reason = "the host's collator makes texts of languages and ids too, any of what select_columns leaves out"
+            self.refuse(f"these are {count} text columns: {reason}")
+        columns = columns if labels is None else self._labels_as_tags(columns, labels)
+        self._warn_of_unkept_state()
+        return columns
+
+    def _labels_as_tags(self, columns: Columns, labels: Tensor) -> Columns:
+        """The columns with integer labels as the tag `labels_are`, if it is missing; other labels must not differ."""
+        tag = None if labels.is_floating_point() else self.labels_are
+        if tag and not any(tag in features for features in columns):
+            if tag == "language_id":  # refuses labels of another kind
+                _ = [id_to_language(label) for label in labels.unique().tolist()]
+            return [{**features, tag: labels} for features in columns]
+        if len(columns) > 1 and len(labels.unique()) > 1:
+            self.refuse(f"the labels {labels.unique()[:3].tolist()} differ, and the loss would not read them")
+        return columns
+
+    def _warn_of_unkept_state(self) -> None:
+        """Log once that no checkpoint will hold what the loss owns; several processes would not average it: refuse."""
         if self.updates_state and not self.state_is_kept and self.owned_parameters():
             self.state_is_kept = True
             way_out = "use CrossLingualTrainer, or give the Trainer callbacks=[LossStateCallback(loss)]"
             if get_world_size() > 1:
                 raise ValueError(f"nothing averages the gradients of {type(self).__name__}'s own parameters: {way_out}")
             logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
-        return columns
 
     def concatenate_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:
         """The tags, integers that the collator attached to each row, of all columns one after the other."""
@@ -198,9 +203,7 @@ class CrossLingualLoss(nn.Module):
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise a ValueError that says what is wrong with the data, what the loss takes, and how to give it that."""
-        way_out = (
-            "use CrossLingualTrainer, or give the Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
-        )
+        way_out = "use CrossLingualTrainer, or give a Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
         if self.fit_example:
             way_out += f" and batch_sampler={self.default_batches.__name__}(); with model.fit, {self.fit_example}"
         raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}: {way_out}")

@@ -77,10 +77,10 @@ class CCPLoss(CrossLingualLoss):
         self.head = head if isinstance(head, AsymmetricBNHead) else AsymmetricBNHead(features, **(head or {}))
         if not isinstance(bank, LanguageMemoryBank):
             bank = LanguageMemoryBank(self.head.out_features, bank_size, **(bank or {})) if bank_size else None
-        self.bank, self.temperature, self.normalize = bank, temperature, normalize
-        self.mini_batch_size = keep_padding(model, mini_batch_size)
+        self.temperature, self.normalize, self.mini_batch_size = temperature, normalize, mini_batch_size
+        keep_padding(model, mini_batch_size)
         self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
-        self.mask_same_document, self.mask_same_text = mask_same_document, mask_same_text
+        self.bank, self.mask_same_document, self.mask_same_text = bank, mask_same_document, mask_same_text
 
     def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
         """Documents, unless two columns are windows already; languages, unless they do not matter."""

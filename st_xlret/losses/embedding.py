@@ -84,8 +84,7 @@ def select_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
     return {name: select_rows(value) for name, value in features.items()}
 
 
-def keep_padding(model: SentenceTransformer, size: int | None) -> int | None:
-    """Keep the padded layout if there are micro-batches, which are cut out of it; returns their size as it is."""
+def keep_padding(model: SentenceTransformer, size: int | None) -> None:
+    """Turn off the unpadding of a Transformer if there is a size of micro-batches: padded rows are cut into them."""
     if size is not None and isinstance(model[0], Transformer):
         model[0].unpad_inputs = False
-    return size

@@ -40,7 +40,8 @@ class WeightedContrastiveLoss(CrossLingualLoss):
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
         self.weight, self.gather_across_devices = weight, gather_across_devices
-        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+        self.mini_batch_num_tokens = mini_batch_num_tokens
+        keep_padding(model, mini_batch_num_tokens)
 
     def passage_columns(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
         """The text columns of a batch, which must go to the passage encoder of a `Router` (Hu et al., section 4)."""

@@ -45,7 +45,6 @@ class MaskedLMLoss(CrossLingualLoss):
     Args:
         model: An encoder that starts with a `Transformer` module. Unpadding of its inputs is turned off.
         mask_probability: Fraction of tokens to predict.
-        weight: Factor on the loss.
         lm_head_from: Checkpoint to take the head from. Default: the encoder's own, or a new one for one from scratch.
         fresh_head: Make a new head for a checkpoint without one. Call
             [`train_head`][st_xlret.MaskedLMLoss.train_head] first, else its random gradients disturb the encoder.
@@ -199,7 +198,7 @@ class MaskedLMLoss(CrossLingualLoss):
         return chunked_cross_entropy(hidden, projection, self.lm_head.bias, target), len(target)
 
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Choose tokens to predict and hide them."""
+        """The token ids with some hidden, and which of them the head is to predict, boolean; (rows, length) both."""
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
         keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps * self.updates_state)

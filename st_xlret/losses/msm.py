@@ -49,7 +49,6 @@ class MSMLoss(CrossLingualLoss):
         mlm: A masked-language-model loss of the same encoder on each batch (Eq. 3), of at most `mini_batch_size` random
             sentences of each rank; the value is then the two parts by name. None if the two alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
-        seed: Seed of the random draws.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -86,16 +85,16 @@ class MSMLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        self.mini_batch_size = keep_padding(model, mini_batch_size)
+        keep_padding(model, mini_batch_size)
         features = model.get_embedding_dimension() or 0
         if not isinstance(document_encoder, DocumentEncoder):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
-        self.num_negatives, self.mu, self.temperature, self.seed = num_negatives, mu, temperature, seed
+        self.mu, self.temperature, self.seed, self.mini_batch_size = mu, temperature, seed, mini_batch_size
         self.intra_document_negatives, self.mask_same_text = intra_document_negatives, mask_same_text
         self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
-        self.document_encoder, self.heads, self.mlm = document_encoder, heads, mlm
+        self.num_negatives, self.document_encoder, self.heads, self.mlm = num_negatives, document_encoder, heads, mlm
         # The head of predictions comes first and the head of sentences last.
         sides = {"separate": 2, "shared": 1, "none": 0}[heads]
         self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
@@ -213,7 +212,7 @@ class MSMLoss(CrossLingualLoss):
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps) * self.updates_state)
 
     def _draw_texts(self, columns: Columns) -> Columns:
-        """As many sentences of one column as a micro-batch has, drawn at random."""
+        """As many sentences of one column as a micro-batch has, drawn at random; several columns stay whole."""
         ids, size = columns[0]["input_ids"], self.mini_batch_size
         if len(columns) > 1 or size is None or size >= len(ids):
             return columns

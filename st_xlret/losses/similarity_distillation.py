@@ -29,7 +29,6 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch.
         temperature: Divisor of the cosines.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
-        weight: Factor on the loss.
         mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
 
     Example:
@@ -64,9 +63,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         features = model.get_embedding_dimension()
         if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != features or bank_size < 0:
             self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
-        self.bank_size, self.temperature = bank_size, temperature
-        self.cosine_weight, self.weight = cosine_weight, weight
-        self.mini_batch_num_tokens = keep_padding(model, mini_batch_num_tokens)
+        keep_padding(model, mini_batch_num_tokens)
+        self.bank_size, self.mini_batch_num_tokens = bank_size, mini_batch_num_tokens
+        self.temperature, self.cosine_weight, self.weight = temperature, cosine_weight, weight
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
 

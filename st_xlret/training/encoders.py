@@ -86,7 +86,7 @@ class EncoderArguments:
     def masked_words_loss(
         self, model: SentenceTransformer, texts: TextColumns, args: ScriptArguments, **loss_options: Any
     ) -> MaskedLMLoss | None:
-        """The loss of masked words with these arguments; None without a head, and for a static encoder."""
+        """The loss of masked words, its new head trained if asked to; None without a head, and for a static encoder."""
         if not isinstance(model[0], Transformer):
             return None
         try:

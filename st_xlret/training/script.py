@@ -107,8 +107,8 @@ class Run:
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
         logger.info("computing in %s on %s, %d threads", args.precision, args.device, torch.get_num_threads())
 
-    def loss_options(self, name: str, **defaults: Any) -> dict[str, Any]:
-        """The keyword arguments of a loss: the defaults, or fields of them, changed by `--loss_options`."""
+    def loss_arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
+        """The arguments of a loss: defaults, changed by `--loss_options`, whose rest `train_and_save` refuses."""
         changes = self._losses.pop(name, {})
         for key, default in defaults.items():
             if isinstance(change := changes.get(key), dict):
@@ -155,11 +155,16 @@ class Run:
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
+        self._save_and_push(trainer, results, tag, repository)
+        return results
+
+    def _save_and_push(self, trainer: Any, results: dict[str, Any], tag: str, repository: Repository | None) -> None:
+        """Write the model, then `results.json`, which says that the run is finished, and the picture; push last."""
         sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
         languages = sorted(results.get("languages", []))
-        set_card_data(model, license=args.license, data=sources, languages=languages, tags=[tag])
-        model.model_card_data.model_id = repository.repo_id if repository else None
-        path = write_model(model, self.output / "model", overwrite=args.overwrite or args.resume)
+        set_card_data(trainer.model, license=self.args.license, data=sources, languages=languages, tags=[tag])
+        trainer.model.model_card_data.model_id = repository.repo_id if repository else None
+        path = write_model(trainer.model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
         write_json(self.output / "results.json", results)
         print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
         (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run
@@ -167,9 +172,9 @@ class Run:
             plot_training(trainer.state.log_history, self.output / "training.png")
         if repository:
             print(f"pushed to {repository.upload(path)}")
-        return results
 
     def _checkpoint_to_resume(self) -> Path | None:
+        """Where to go on, if asked to; else old checkpoints are deleted. Exits if the run had other options."""
         if self.args.resume_from_checkpoint:
             return Path(self.args.resume_from_checkpoint)
         if not self.args.resume:
@@ -199,8 +204,8 @@ class Run:
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{advice}")
 
 
-def losses_option(losses: str, example: str) -> Any:
-    """The option `--loss_options` of a script, whose losses have these names."""
+def loss_options_field(losses: str, example: str) -> Any:
+    """The field of the option `--loss_options` for the options of a script, whose losses have these names."""
     return option("{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.")
 
 
@@ -240,7 +245,7 @@ def evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> d
 
 
 def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
-    """Load the result of a run that was stopped after its last step: the host would train one step more."""
+    """Load the result of a run that was stopped after its last step, as the host does not; False if steps are left."""
     state, args = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")), trainer.args
     if state.global_step < (args.max_steps if args.max_steps > 0 else state.max_steps):
         return False

@@ -50,8 +50,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
         eval_dataset: Likewise.
         loss: A loss, or one for each data set; or functions of the model that make them, which `model_init` needs.
-        callbacks: Further callbacks.
-        **kwargs: Further arguments of the host's Trainer.
+        **kwargs: The other arguments of the host's Trainer.
 
     Example:
         >>> from st_xlret import CCPLoss
@@ -103,7 +102,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._optimizer_as_given = kwargs.get("optimizers", (None, None))[0]
         super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
         if self.model_init is not None:
-            self._make_losses(self.model)
+            self._replace_losses(self.model)
         if isinstance(self.data_collator, CrossLingualDataCollator):
             self.data_collator.token_dropout = args.token_dropout or self.data_collator.token_dropout
             self.data_collator.max_length = args.train_seq_length or self.data_collator.max_length
@@ -114,10 +113,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
-        own = self._own_loss_of(dataset)
-        if own is None or self.args.batch_sampler != BatchSamplers.BATCH_SAMPLER:
+        loss = self._package_loss_of(dataset)
+        if loss is None or self.args.batch_sampler != BatchSamplers.BATCH_SAMPLER:
             return super().get_batch_sampler(dataset, batch_size, *args, **kwargs)
-        return own.batches(dataset, batch_size, *args, **kwargs)
+        return loss.batches(dataset, batch_size, *args, **kwargs)
 
     def get_multi_dataset_batch_sampler(
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], generator: Any = None, seed: int | None = 0
@@ -129,7 +128,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             return InterleavedBatchSampler(*arguments, in_turn=True)
         if chosen not in (None, MultiDatasetBatchSamplers.PROPORTIONAL):
             return super().get_multi_dataset_batch_sampler(*arguments)
-        losses = [self._own_loss_of(part) for part in dataset.datasets]
+        losses = [self._package_loss_of(part) for part in dataset.datasets]
         ratios = [1.0 if own is None else own.ratio for own in losses]
         by_size = chosen is not None and {*ratios} == {1.0}
         # The host's sampler gives ranks different data sets, and losses that gather would wait forever.
@@ -137,7 +136,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             return InterleavedBatchSampler(*arguments, ratios=None if by_size else ratios)
         return ProportionalBatchSampler(*arguments)
 
-    def _own_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
+    def _package_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):
             return package_loss(self.loss)
         by_name = [rows.items() for rows in (self.train_dataset, self.eval_dataset) if isinstance(rows, Mapping)]
@@ -180,7 +179,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         model: Any = super().call_model_init(trial)
         ensure_card_data(model)
         if getattr(self, "is_in_train", False):
-            self._make_losses(model)
+            self._replace_losses(model)
             self._before_trial = None if trial is None else copy.copy(self.args)
             if trial is None:
                 self._prepare_encoder(model)
@@ -196,7 +195,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             self._prepare_encoder(self.model)
         return super().create_optimizer(*args, **kwargs)
 
-    def _make_losses(self, model: SentenceTransformer) -> None:
+    def _replace_losses(self, model: SentenceTransformer) -> None:
         if self._loss_as_given is not None:
             self.loss = build_losses(self._loss_as_given, model)
             self.loss_state.watch_losses(self.loss)
