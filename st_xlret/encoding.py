@@ -117,7 +117,7 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
 
 
 def _router_tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
-    """The task of each language: that of the role for a model without maps, or for texts that name no language."""
+    """Each text's task, by its language: that of the role without maps, or for texts that name no language."""
     languages, task_of = task_languages(model), dict[str | None, str | None]()
     for code in dict.fromkeys(codes):
         known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
@@ -168,9 +168,9 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
     limit = model.max_seq_length if (model.max_seq_length or _NO_LIMIT) < _NO_LIMIT else None
-    how = {"truncation": limit is not None, "max_length": limit, "verbose": False}
-    parts = (tokenizer(list(texts[at : at + 4_096]), **how)["input_ids"] for at in range(0, len(texts), 4_096))
-    return [len(ids) for part in parts for ids in part]
+    tokenizer_options = {"truncation": limit is not None, "max_length": limit, "verbose": False}
+    chunks = (list(texts[at : at + 4_096]) for at in range(0, len(texts), 4_096))
+    return [len(ids) for chunk in chunks for ids in tokenizer(chunk, **tokenizer_options)["input_ids"]]
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

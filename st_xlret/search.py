@@ -72,7 +72,7 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
 
 
 def unit_rows(rows: Matrix, name: str = "embeddings", *, device: torch.device | None = None) -> Tensor:
-    """The rows (n, d) divided by their lengths, float32, so that dot products are cosines. Rows of zeros stay zeros.
+    """The rows (n, d) divided by their lengths, float32, to search by cosine. Rows of zeros stay, NaN is refused.
 
     Example:
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
@@ -94,9 +94,8 @@ def neighbours_both_ways(
     (T, min(k, S)), best first.
     """
     place, read = _computing_device(device, source, target), _finite_unit_rows if cosine else _finite_float32
-    # The target is read again for each block of the source, which therefore is larger.
     wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
-    high = 2 * wide
+    high = 2 * wide  # the target is read again for each block of the source, which therefore is larger
     forward = torch.full((len(source), min(k, len(target))), _NOTHING, device=place)
     backward = torch.full((len(target), min(k, len(source))), _NOTHING, device=place)
     with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as bar:
@@ -177,20 +176,20 @@ def mine_pairs(
     near = neighbours_both_ways(source, target, k, device=device, show_progress_bar=show_progress_bar)
     lowest = 0.0 if margin == "ratio" else -1.0
     forward_mean, backward_mean = (cosines.clamp(min=lowest).mean(dim=1) for cosines in (near[0], near[2]))
-    score_a, j_a, i_a = _proposals(near[0], near[1], forward_mean, backward_mean, margin)
-    score_b, i_b, j_b = _proposals(near[2], near[3], backward_mean, forward_mean, margin)
+    score_a, j_a, i_a = _best_pairs(near[0], near[1], forward_mean, backward_mean, margin)
+    score_b, i_b, j_b = _best_pairs(near[2], near[3], backward_mean, forward_mean, margin)
     return _one_to_one_pairs(torch.cat([score_a, score_b]), torch.cat([i_a, i_b]), torch.cat([j_a, j_b]), threshold)
 
 
-def _proposals(cosines: Tensor, rows: Tensor, mean: Tensor, mean_of_rows: Tensor, margin: Margin) -> tuple[Tensor, ...]:
-    """Of each row's neighbours the one of best margin: the scores, the neighbours and the rows themselves."""
-    means = (mean[:, None] + mean_of_rows[rows]) / 2
+def _best_pairs(cosines: Tensor, near: Tensor, mean: Tensor, other_mean: Tensor, margin: Margin) -> tuple[Tensor, ...]:
+    """Each row with that of its k neighbours (n, k) of best margin: scores, neighbours, and the rows 0 to n - 1."""
+    means = (mean[:, None] + other_mean[near]) / 2
     if margin == "ratio":
         scores = torch.where(means > 0, cosines / means, 0.0)
     else:
         scores = cosines if margin == "absolute" else (cosines - means) * {"distance": 1, "csls": 2}[margin]
     best, place = scores.max(dim=1)
-    return best, rows.gather(1, place[:, None])[:, 0], torch.arange(len(rows), device=rows.device)
+    return best, near.gather(1, place[:, None])[:, 0], torch.arange(len(best), device=best.device)
 
 
 def _one_to_one_pairs(scores: Tensor, source: Tensor, target: Tensor, threshold: float | None) -> MinedPairs:
@@ -273,7 +272,7 @@ def _computing_device(device: Device, *inputs: Any) -> torch.device:
 
 
 def _finite_float32(rows: Matrix, name: str, device: torch.device, first_row: int = 0) -> Tensor:
-    """The rows as finite float32."""
+    """The rows as float32 on the device; a `ValueError` names the first not finite, counted from `first_row`."""
     if isinstance(rows, np.ndarray):
         # A copy, as files are read-only; float16 is converted by PyTorch, which is faster.
         rows = torch.from_numpy(np.array(rows, dtype=None if rows.dtype == np.float16 else np.float32))
@@ -285,6 +284,7 @@ def _finite_float32(rows: Matrix, name: str, device: torch.device, first_row: in
 
 
 def _finite_unit_rows(rows: Matrix, name: str, device: torch.device, first_row: int) -> Tensor:
+    """`unit_rows` of a block that begins at `first_row` of its matrix, which is what an error counts from."""
     vectors = _finite_float32(rows, name, device, first_row)
     lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
     if not bool(((lengths > 1e-15) & (lengths < 1e18)).all()):  # squares under- or overflow: rows would become zeros

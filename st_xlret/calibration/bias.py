@@ -149,8 +149,8 @@ def measure_calibrations(
     """
     sample = _BalancedPool(documents, calibrations, queries, ids, texts, neighbours)
     apart = queries is not None or any(c.query is not None and not c.queries_only for c in calibrations.values())
-    search = sample.biases_and_kept("query", calibrations)
-    between = sample.biases_and_kept("document", calibrations) if apart else search
+    search = sample.biases_and_shares_kept("query", calibrations)
+    between = sample.biases_and_shares_kept("document", calibrations) if apart else search
     figures = {AS_IT_IS: BiasFigures(search[AS_IT_IS][0], between[AS_IT_IS][0])}
     for name, each in calibrations.items():
         documents_of, kept_of = (AS_IT_IS, search) if each.queries_only else (name, between)
@@ -190,10 +190,10 @@ class _BalancedPool:
         self.inside = {role: rows @ self.basis for role, rows in self.sides.items()}
         self.neighbours = min(neighbours, len(pool) - 2)
 
-    def biases_and_kept(
+    def biases_and_shares_kept(
         self, role: Role, calibrations: Mapping[Any, VectorCalibration]
     ) -> dict[Any, tuple[LanguageBias, float]]:
-        """The bias of searches by the texts of a role, and the share of neighbours within a language that stay."""
+        """Name -> the bias of searches by the texts of a role, and the share of a language's neighbours that stay."""
         size, count = (len(self.sides[side]) // len(self.codes) for side in ("document", role))
         mapped = {name: self._mapped_sides(each, role) for name, each in {AS_IT_IS: None, **calibrations}.items()}
         shares, kept = (dict[Any, list[Any]]((name, []) for name in mapped) for _ in range(2))
@@ -208,9 +208,9 @@ class _BalancedPool:
             left = len(language_of) - same_document.sum(axis=1)
             expected[i], expected[i, i] = (size / left).mean(), ((size - same_document.sum(axis=1)) / left).mean()
             before = None
-            for name, (asked, pool, lengths, is_inside) in mapped.items():
+            for name, (asked, pool, lengths) in mapped.items():
                 scores = _dot_products(asked[rows], pool, buffer)
-                if is_inside:
+                if _moves_coordinates_alone(calibrations.get(name)):
                     scores += rest
                 scores /= lengths
                 near = _nearest_mask(scores[:, same_language])
@@ -221,35 +221,38 @@ class _BalancedPool:
                 nearest = language_of[top[np.take_along_axis(scores, top, axis=1) > -np.inf]]
                 shares[name].append(np.bincount(nearest, minlength=len(self.codes)) / len(nearest))
         common = (expected, size, self.neighbours)
-        return {
-            name: (LanguageBias(self.codes, np.stack(shares[name]), *common), float(np.mean(kept[name])))
-            for name in mapped
-        }
+        biases = {name: LanguageBias(self.codes, np.stack(each), *common) for name, each in shares.items()}
+        return {name: (bias, float(np.mean(kept[name]))) for name, bias in biases.items()}
 
-    def _mapped_sides(self, calibration: VectorCalibration | None, role: Role) -> tuple[Any, Any, Any, bool]:
-        """The mapped texts of a role and documents, lengths of the latter, and whether these have coordinates alone."""
-        is_inside = calibration is None or calibration.basis.shape[1] < calibration.dimension
-        asked, pool = (self._mapped_side(calibration, side) for side in (role, "document"))
+    def _mapped_sides(self, calibration: VectorCalibration | None, role: Role) -> tuple[NDArray[Any], ...]:
+        """The `_mapped_factors` of a role (m, r or d) and of documents (n, r or d), and whole lengths of these (n,)."""
+        asked, pool = (self._mapped_factors(calibration, side) for side in (role, "document"))
         squares = _squared_lengths(pool)
-        if is_inside:  # the rest is added; it may round below zero
+        if _moves_coordinates_alone(calibration):  # the rest is added; it may round below zero
             squares += (_squared_lengths(self.sides["document"]) - _squared_lengths(self.inside["document"])).clip(0)
-        return asked, pool, np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype), is_inside
+        return asked, pool, np.where(squares > 0, np.sqrt(squares), 1).astype(pool.dtype)
 
-    def _mapped_side(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
-        """The mapped coordinates of a role for a calibration of means, whole mapped vectors for other calibrations."""
+    def _mapped_factors(self, calibration: VectorCalibration | None, role: Role) -> NDArray[Any]:
+        """Factors of dot products: mapped coordinates of a role for a calibration of means, else whole vectors."""
         if calibration is None:
             return self.inside[role]
         basis, languages = calibration.basis.astype(self.basis.dtype), calibration.languages
-        parts = zip(self.codes, np.split(self.sides[role] @ basis, len(self.codes)), strict=True)
-        changes = [calibration.change(part, role, languages.index(code) if languages else 0) for code, part in parts]
-        if calibration.basis.shape[1] == calibration.dimension:
-            return self.sides[role] + np.concatenate(changes)
-        return self.inside[role] + np.concatenate(changes) @ (basis.T @ self.basis)
+        parts = np.split(self.sides[role] @ basis, len(self.codes))
+        numbers = [languages.index(code) if languages else 0 for code in self.codes]
+        added = [calibration.added_coordinates(*each) for each in zip(parts, [role] * len(parts), numbers, strict=True)]
+        if not _moves_coordinates_alone(calibration):
+            return self.sides[role] + np.concatenate(added)
+        return self.inside[role] + np.concatenate(added) @ (basis.T @ self.basis)
+
+
+def _moves_coordinates_alone(calibration: VectorCalibration | None) -> bool:
+    """Whether a calibration is one of means, which changes coordinates in its basis alone; None changes nothing."""
+    return calibration is None or calibration.basis.shape[1] < calibration.dimension
 
 
 def _common_basis(calibrations: Mapping[Any, VectorCalibration], width: int) -> NDArray[Any]:
     """An orthonormal basis of what the calibrations of means change: their own, or one that holds them all."""
-    bases = {each.basis.tobytes(): each.basis for each in calibrations.values() if each.basis.shape[1] < width}
+    bases = {each.basis.tobytes(): each.basis for each in calibrations.values() if _moves_coordinates_alone(each)}
     if not bases:
         return np.empty((width, 0))
     basis, *others = bases.values()
@@ -267,11 +270,9 @@ def _nearest_mask(scores: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _squared_lengths(rows: NDArray[Any]) -> NDArray[Any]:
-    squares: NDArray[Any] = np.einsum("nd,nd->n", rows, rows)
-    return squares
+    return np.asarray(np.einsum("nd,nd->n", rows, rows))
 
 
 def _dot_products(left: NDArray[Any], right: NDArray[Any], into: torch.Tensor | None = None) -> NDArray[Any]:
     """`left @ right.T` by PyTorch, whose threads sleep where NumPy's wait actively: 0.4 ms for 13 on a busy machine."""
-    product: NDArray[Any] = torch.mm(torch.from_numpy(left), torch.from_numpy(right).T, out=into).numpy()
-    return product
+    return np.asarray(torch.mm(torch.from_numpy(left), torch.from_numpy(right).T, out=into).numpy())

@@ -143,20 +143,20 @@ class VectorCalibration:
         """
         check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
         is_lsar = tuple(steps) == ("lsar",)
-        scaled: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
+        joining: Vectors = phrases if is_lsar and phrases else {}  # the fit, each as one language more
+        if queries_only and is_lsar and queries is not None:
+            joining, queries = {**joining, **queries}, None
+        limits: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
         if languages is not None:
             matrix, codes_of = as_array(documents), np.array([str(code) for code in languages])
             documents = {code: matrix[codes_of == code] for code in sorted({*codes_of.tolist()})}
-        rows = {"document": checked_vectors(cast(Vectors, documents), **scaled)}
+        rows = {"document": checked_vectors(cast(Vectors, documents), **limits)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
-        groups: Vectors = phrases if is_lsar and phrases else {}
-        if queries_only and is_lsar and queries is not None:
-            groups, queries = {**groups, **queries}, None
         if queries is not None:
-            asked = {code: queries[code] for code in codes if code in queries}
-            rows["query"] = checked_vectors(asked, min_languages=1 + ("lsar" in steps), **scaled)
-        if groups:
-            rows = {"phrases": checked_vectors(groups, **scaled | {"min_texts": 1}, min_languages=1), **rows}
+            in_both = {code: queries[code] for code in codes if code in queries}
+            rows["query"] = checked_vectors(in_both, min_languages=1 + ("lsar" in steps), **limits)
+        if joining:
+            rows = {"joining": checked_vectors(joining, **limits | {"min_texts": 1}, min_languages=1), **rows}
         has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
         if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
             raise ValueError(
@@ -166,24 +166,18 @@ class VectorCalibration:
         pivot = pivot if pivot in codes else codes[0]
         if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
-        of_means = set(steps) <= OF_MEANS
-        moments = {role: Moments.of_rows(vectors, covariances=not of_means) for role, vectors in rows.items()}
-        basis, means = np.eye(width), np.concatenate([each.means for each in moments.values()])
-        if of_means and len(means) < width:
-            basis = np.linalg.qr(means.T)[0]
-            moments = {role: Moments(each.means @ basis) for role, each in moments.items()}
-        joining = [moments.pop("phrases").means] if groups else []
+        basis, moments = _basis_and_moments(rows, of_means_alone=set(steps) <= OF_MEANS)
+        joining_means = [moments.pop("joining").means] if joining else []
         kept = 1.0 if keep_mean is None else keep_mean
         formulas: dict[str, Callable[..., Maps]] = {
             "shift": partial(step_maps.shift, keep_mean=keep_mean or 0.0),
-            "lsar": partial(step_maps.lsar, keep_mean=kept, rank=lsar_rank, width=width, joining=joining),
+            "lsar": partial(step_maps.lsar, keep_mean=kept, rank=lsar_rank, width=width, joining_means=joining_means),
             "to_pivot": partial(step_maps.to_pivot, pivot=codes.index(pivot)),
             "scale": step_maps.scale,
             "lir": partial(step_maps.lir, components=lir_components),
         }
-        recoloured: dict[str, Floats] = {}
+        recoloured: dict[str, Floats] = {}  # after translations alone, it does not depend on the strength
         if "coral" in steps and {*steps[: steps.index("coral")]} <= {"shift", "to_pivot"}:
-            # After translations alone, it does not depend on the strength.
             recoloured = {role: step_maps.recolouring_matrices(each.covariances) for role, each in moments.items()}
         rotate = None
         if "rotate" in steps:
@@ -223,19 +217,19 @@ class VectorCalibration:
         """M and m of a role; None if it stays as it is."""
         return self.query if role == "query" and self.query is not None else self.document
 
-    def change(self, inside: NDArray[Any], role: Role, number: int = 0) -> NDArray[Any]:
-        """What one map adds to the coordinates `x @ basis` (n, r) of rows, in these coordinates."""
+    def added_coordinates(self, inside: NDArray[Any], role: Role, number: int = 0) -> NDArray[Any]:
+        """What one map adds to the coordinates `inside = x @ basis` (n, r) of rows: (n, r), to be added to `inside`."""
         maps = self.maps_of(role)
         if maps is None:
             return np.zeros_like(inside)
         matrix, offset = maps.of_language(number)
-        change: NDArray[Any] = np.broadcast_to(offset.astype(inside.dtype), inside.shape)
-        return change if matrix is None else change + inside @ matrix.T.astype(inside.dtype)
+        added: NDArray[Any] = np.broadcast_to(offset.astype(inside.dtype), inside.shape)
+        return added if matrix is None else added + inside @ matrix.T.astype(inside.dtype)
 
     def dense(self, role: Role = "document", number: int = 0) -> tuple[NDArray[Any], NDArray[Any]]:
         """W (d, d) and b (d,) of one map `y = W x + b`."""
         inside = np.vstack([self.basis, np.zeros(self.basis.shape[1])])  # of the unit vectors, and of the origin
-        *columns, bias = self.change(inside, role, number) @ self.basis.T
+        *columns, bias = self.added_coordinates(inside, role, number) @ self.basis.T
         return np.eye(self.dimension) + (np.stack(columns) - bias).T, bias
 
     def transform(
@@ -260,10 +254,10 @@ class VectorCalibration:
             return unmapped.astype(np.float32, copy=False)
         rows, basis = strict_unit_rows(rows) if self.normalize else rows, self.basis.astype(np.float32)
         inside, numbers = rows @ basis, np.array([number_of.get(code or "", 0) for code in codes])
-        change = np.empty_like(inside)
+        added = np.empty_like(inside)
         for number in np.unique(numbers):
-            change[numbers == number] = self.change(inside[numbers == number], role, number)
-        mapped: NDArray[Any] = rows + change @ basis.T
+            added[numbers == number] = self.added_coordinates(inside[numbers == number], role, number)
+        mapped: NDArray[Any] = rows + added @ basis.T
         return (strict_unit_rows(mapped) if self.normalize else mapped).reshape(unmapped.shape)
 
     def layer(self, role: Role = "document") -> CalibrationLayer:
@@ -395,7 +389,7 @@ def check_steps(
 def checked_vectors(
     vectors: Vectors, *, metric: str | None = None, normalize: bool = True, min_texts: int = 1, min_languages: int = 2
 ) -> dict[str, NDArray[Any]]:
-    """Language -> its vectors (n, d), of unit length if `normalize`; the arguments are those of `fit`."""
+    """Language -> its vectors (n, d), of unit length if `normalize`; what `fit` cannot take is a `ValueError`."""
     clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
@@ -419,7 +413,7 @@ def checked_vectors(
 
 
 def strict_unit_rows(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
-    """Rows of unit length; those of NaN or of zeros have none, which is a `ValueError`."""
+    """Rows of unit length, where each needs a direction: NaN is refused, and so are zeros, which `unit_rows` keeps."""
     squares = np.einsum("nd,nd->n", rows, rows)
     usable = np.isfinite(squares) & (squares >= np.finfo(np.float32).tiny)
     if not usable.all():
@@ -427,14 +421,23 @@ def strict_unit_rows(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
             f"{int((~usable).sum())} of {len(rows)} {what} hold NaN, infinite numbers or zeros alone, first row "
             f"{int(np.argmin(usable))}: leave them out, or embed their texts again"
         )
-    scaled: NDArray[Any] = rows / np.sqrt(squares)[:, None]
-    return scaled
+    return np.asarray(rows / np.sqrt(squares)[:, None])
 
 
 def as_array(rows: Any) -> NDArray[Any]:
     """A tensor or array in float32 or float64."""
     array = np.asarray(rows.detach().cpu() if hasattr(rows, "detach") else rows)
     return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+
+
+def _basis_and_moments(rows: Mapping[str, Any], *, of_means_alone: bool) -> tuple[NDArray[Any], dict[str, Moments]]:
+    """A basis (d, r), that of the means where these determine the steps, and each role's moments in its coordinates."""
+    moments = {role: Moments.of_rows(vectors, covariances=not of_means_alone) for role, vectors in rows.items()}
+    means = np.concatenate([each.means for each in moments.values()])
+    if not of_means_alone or len(means) >= means.shape[1]:
+        return np.eye(means.shape[1]), moments
+    basis = np.linalg.qr(means.T)[0]
+    return basis, {role: Moments(each.means @ basis) for role, each in moments.items()}
 
 
 @dataclass(frozen=True)
@@ -451,7 +454,7 @@ class _MapRecipe:
     rotate: Callable[..., tuple[Maps, dict[str, str]]] | None
 
     def maps_at(self, strength: float) -> tuple[Maps | None, Maps | None, dict[str, str]]:
-        """The maps of documents and of queries, and notes on rotations."""
+        """The maps of documents and of queries, each step's on what the steps before it leave; notes on rotations."""
         moments, notes = dict(self.moments), dict[str, str]()
         total = {role: Maps(None, np.zeros((1, each.means.shape[1]))) for role, each in moments.items()}
         for step in self.steps:
@@ -468,10 +471,13 @@ class _MapRecipe:
                 total[role], moments[role] = total[role].then(maps), before.after(maps)
         document, query = total["document"], total.get("query")
         if query is not None and self.query_codes != self.codes and self.steps != ("lsar",):
-            # A language without queries gets the map of its documents.
-            maps_of_queries = {code: query.of_language(number) for number, code in enumerate(self.query_codes)}
-            parts = [maps_of_queries.get(code, document.of_language(number)) for number, code in enumerate(self.codes)]
-            zeros = np.zeros((document.offset.shape[1],) * 2)
-            matrices = [zeros if part.matrix is None else part.matrix for part in parts]
-            query = Maps(np.stack(matrices), np.stack([part.offset for part in parts]))
+            query = self._query_maps_of_all_languages(query, document)
         return (None, query or document, notes) if self.queries_only else (document, query, notes)
+
+    def _query_maps_of_all_languages(self, query: Maps, document: Maps) -> Maps:
+        """The maps of queries in the order of `codes`: a language without queries gets the map of its documents."""
+        maps_of_queries = {code: query.of_language(number) for number, code in enumerate(self.query_codes)}
+        parts = [maps_of_queries.get(code, document.of_language(number)) for number, code in enumerate(self.codes)]
+        zeros = np.zeros((document.offset.shape[1],) * 2)
+        matrices = [zeros if part.matrix is None else part.matrix for part in parts]
+        return Maps(np.stack(matrices), np.stack([part.offset for part in parts]))

@@ -51,43 +51,40 @@ def fit_and_compare(
     """
     check_steps(steps, strength)
     first = 1.0 if strength == "auto" else strength
-    joining: dict[str, Mapping[str, ArrayLike]] = {}
-    if list(steps) == ["lsar"]:
-        groups = {"phrases": fit_options.get("phrases"), "questions": questions if queries_only else None}
-        joining = {name: part for name, part in groups.items() if part}
-    questions = None if "questions" in joining else questions
-    phrases = {f"{name} {code}": rows for name, part in joining.items() for code, rows in part.items()}
-    options: Any = {**fit_options, "queries": questions, "steps": steps, "phrases": phrases}
+    is_lsar = list(steps) == ["lsar"]
+    may_join = {"phrases": fit_options.get("phrases"), "questions": questions if queries_only else None}
+    parts_joining = {name: part for name, part in may_join.items() if is_lsar and part}
+    joining = {f"{name} {code}": rows for name, part in parts_joining.items() for code, rows in part.items()}
+    mapped_apart = None if "questions" in parts_joining else questions
+    options: Any = {**fit_options, "queries": mapped_apart, "steps": steps, "phrases": joining}
     ways = [queries_only, not queries_only] if {*steps} <= {*QUERY_STEPS} else [queries_only]
     strengths = () if "rotate" in steps else STRENGTHS
-    usual = _usual_calibrations(documents, list(steps) != ["lsar"], options)
-    calibrations: dict[Any, VectorCalibration] = {**usual}
+    usual = _usual_calibrations(documents, not is_lsar, options)
+    fits: dict[tuple[bool, float], VectorCalibration] = {}  # whether they map queries alone, and strength -> fit
     for only in ways:
         fit = VectorCalibration.fit(documents, strength=first, queries_only=only, **options)
-        calibrations |= {(only, at): fit.at(at) for at in strengths} | {(only, first): fit}
-    measured = measure_calibrations(documents, calibrations, queries, ids, texts=texts, neighbours=neighbours)
+        fits |= {(only, at): fit.at(at) for at in strengths} | {(only, first): fit}
+    measured = measure_calibrations(documents, {**usual, **fits}, queries, ids, texts=texts, neighbours=neighbours)
     at_strengths = {only: {at: measured[only, at] for at in strengths} for only in ways}
     amount = best_strength(at_strengths[queries_only]) if strength == "auto" else strength
-    fitted = calibrations[queries_only, amount]
+    fitted = fits[queries_only, amount]
     words = [f"keep_mean {options['keep_mean']:g}"] if options.get("keep_mean") is not None else []
-    words += [f"with {' and '.join(joining)}"] if joining else []
-    chosen = _calibration_name(steps, amount, *words, apart=questions is not None, queries_only=queries_only)
+    words += [f"with {' and '.join(parts_joining)}"] if joining else []
+    chosen = _calibration_name(steps, amount, *words, apart=mapped_apart is not None, queries_only=queries_only)
     figures = {name: measured[name] for name in (AS_IT_IS, *usual) if name != chosen}
     figures[chosen] = measured[queries_only, amount]
     reached: dict[str, int] = {}
-    if phrases:
+    if joining:
         options["phrases"] = None
         without = VectorCalibration.fit(documents, strength=amount, queries_only=queries_only, **options)
-        asked, pool = (
-            np.concatenate([as_array(rows)[:texts] for rows in side.values()]) for side in (phrases, documents)
-        )
-        maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(joining)}": without, chosen: fitted}
-        reached = {name: _count_texts_reached(asked, pool, each) for name, each in maps.items()}
-    conditions: Any = {"same_document": ids is not None, "roles_apart": queries is not None or questions is not None}
+        sides = [np.concatenate([as_array(rows)[:texts] for rows in side.values()]) for side in (joining, documents)]
+        maps = {AS_IT_IS: fitted.at(0), f"without {' and '.join(parts_joining)}": without, chosen: fitted}
+        reached = {name: _count_texts_reached(each, *sides) for name, each in maps.items()}
+    conditions: Any = {"same_document": ids is not None, "roles_apart": queries is not None or mapped_apart is not None}
     return fitted, Comparison(figures, chosen, amount, at_strengths, reached=reached, **conditions)
 
 
-def _count_texts_reached(asked: NDArray[Any], pool: NDArray[Any], calibration: VectorCalibration) -> int:
+def _count_texts_reached(calibration: VectorCalibration, asked: NDArray[Any], pool: NDArray[Any]) -> int:
     """How many different texts are among the ten nearest of all queries: few where queries resemble each other."""
     scores = calibration.transform(asked, "query") @ strict_unit_rows(calibration.transform(pool, "document")).T
     return len(np.unique(np.argpartition(-scores, min(10, len(pool) - 1), axis=1)[:, :10]))

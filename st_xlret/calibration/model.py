@@ -167,8 +167,7 @@ def calibrate(
 
 def weak_language_phrases() -> dict[str, list[str]]:
     """Language -> beginnings of five sentences of the Universal Declaration of Human Rights, each as a question."""
-    phrases: dict[str, list[str]] = json.loads((Path(__file__).parent / "phrases.json").read_text(encoding="utf-8"))
-    return phrases
+    return dict(json.loads((Path(__file__).parent / "phrases.json").read_text(encoding="utf-8")))
 
 
 def embed_by_language(
@@ -188,7 +187,7 @@ def embed_by_language(
 def embed_both_roles(
     model: SentenceTransformer, texts: Mapping[str, Sequence[str]], prompts: Mapping[Role, str], **encode_options: Any
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """Texts as documents, and the first of them as queries where the model embeds these in another way."""
+    """Texts of each language as documents, and the first ones as queries; None where a query is embedded like these."""
     asked = None
     if embeds_roles_apart(model, prompts["query"], prompts["document"]):
         few = min(QUERIES, *map(len, texts.values()))

@@ -87,14 +87,14 @@ def lsar(
     keep_mean: float,
     rank: int | None = None,
     width: int = 0,
-    joining: Sequence[Floats] = (),
+    joining_means: Sequence[Floats] = (),
 ) -> Maps:
     """Minus the projection on the subspace in which the languages' means differ (LSAR, Xie et al. 2022); one map.
 
-    `width` is that of whole vectors, where the moments are in coordinates, and `joining` are further means. (The paper
-    re-centres on a vector orthogonal to the subspace, which does not change the subspace.)
+    `width` is that of whole vectors, where the moments are in coordinates, and `joining_means` count as languages. (The
+    paper re-centres on a vector orthogonal to the subspace, which does not change the subspace.)
     """
-    means = np.concatenate([moments.means, *joining])
+    means = np.concatenate([moments.means, *joining_means])
     width, most = width or means.shape[1], len(means) - 1
     rank = most if rank is None else rank
     _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
@@ -147,12 +147,10 @@ def recolouring_matrices(covariances: Floats) -> Floats:
 
 def _matrix_vector_products(matrices: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
     """Each matrix (L or 1, r, r) times its vector (L, r)."""
-    product: NDArray[Any] = (matrices @ vectors[:, :, None])[:, :, 0]
-    return product
+    return np.asarray((matrices @ vectors[:, :, None])[:, :, 0])
 
 
 def _matrix_power(symmetric: Floats, exponent: float) -> Floats:
     """A positive matrix to a power, such as its root or inverse root, by its eigenvalues."""
     values, vectors = np.linalg.eigh(symmetric)
-    power: Floats = (vectors * values.clip(np.finfo(np.float64).tiny) ** exponent) @ vectors.T
-    return power
+    return np.asarray((vectors * values.clip(np.finfo(np.float64).tiny) ** exponent) @ vectors.T)

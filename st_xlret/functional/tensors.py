@@ -18,7 +18,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def normalize_rows(x: Tensor) -> Tensor:
-    """Scale each row to unit length, in float32 at least.
+    """Scale each row to unit length with gradients, for losses, in float32 at least; `unit_rows` is for search.
 
     A row of zeros has no direction. It stays zero and gets no gradient; `F.normalize` alone would give it one of 1e12.
     """

@@ -74,7 +74,7 @@ def apply_calibration(
         bar.update(batch.num_rows)
         return batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(mapped))
 
-    mark = f"{calibration.fingerprint} of {store.called}"
+    mark = f"{calibration.fingerprint} of {store.name_in_store}"
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
         left_out["deleted meanwhile"] = gone = store.write(into, mark, map_batch)
     return RowCounts(written - gone, +left_out)

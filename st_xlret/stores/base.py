@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote
 
 import numpy as np
@@ -77,7 +77,7 @@ class Store(AbstractContextManager["Store"]):
     """Stored vectors. A `with` block closes the connection to a database."""
 
     name: str  # for messages, without passwords and keys
-    called: str  # what the store itself calls the vectors: a column, a named vector, a collection, a table, a file
+    name_in_store: str  # of the column, named vector, collection, table or file that has the vectors; in the mark
     dimension: int
     metric: Metric | None = None  # None where the store does not say, as for the model and what identifies its weights
     model: str | None = None
@@ -146,7 +146,7 @@ class Store(AbstractContextManager["Store"]):
         if self.fields.text is not None:
             for row in np.flatnonzero(drawn & is_usable & (labels == "")).tolist():
                 text = batch.column("text")[row].as_py()
-                codes[row] = self._identify(text) if text else ""
+                codes[row] = self._identify_language(text) if text else ""
         lacking = np.flatnonzero(drawn & is_usable & (codes == ""))
         unreadable = [label for label in labels[lacking].tolist() if label]
         left_out["without a language"] += len(lacking) - len(unreadable)
@@ -214,7 +214,7 @@ class Store(AbstractContextManager["Store"]):
             raise FileExistsError(f"{self.name}: {what} is there already: nothing is overwritten, give another name")
 
     def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
-        """How many of the rows that were sent are gone; if the store has some without their vectors, an `OSError`."""
+        """Raise an `OSError` if fewer rows are `stored` than `present`; gives how many of those `sent` are gone."""
         if stored < present:
             why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
             raise OSError(f"{self.name} has taken {stored} of {present} vectors: {why}. Run it again for the others")
@@ -235,7 +235,7 @@ class Store(AbstractContextManager["Store"]):
             raise (error if says_enough else named) from None
 
     @cached_property
-    def _identify(self) -> Callable[[str], str]:
+    def _identify_language(self) -> Callable[[str], str]:
         return LanguageIdentifier().identify
 
 
@@ -284,8 +284,7 @@ def open_store(
     if problem:
         raise ValueError(f"{parse_address(address, optional=None)[2]} {problem}")
     module, name = STORES[kind]
-    store: Store = getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields)
-    return store
+    return cast(Store, getattr(import_module(f"st_xlret.stores.{module}"), name)(address, fields))
 
 
 def parse_address(

@@ -59,7 +59,7 @@ class QdrantStore(Store):
         base.find_field(dense, self.vector, (), f"{self.name}, of whose vectors &vector=... names one,")
         self.parameters, metadata = dense[self.vector], config.metadata or {}
         self.marks: dict[str, str] = metadata.get(_MARK) or {}
-        self.called, self.mark = self.vector or self.collection, self.marks.get(self.vector)
+        self.name_in_store, self.mark = self.vector or self.collection, self.marks.get(self.vector)
         self.model = base.model_name_in({"model": metadata.get("model")})
         self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
 
@@ -83,7 +83,7 @@ class QdrantStore(Store):
         if self.vector:
             place, has_vector = self.collection, [models.HasVectorCondition(has_vector=into)]
         with self.sanitize_errors():
-            (self._make_named_vector if self.vector else self._make_collection)(into, mark)
+            (self._ensure_named_vector if self.vector else self._ensure_collection)(into, mark)
             for records in self._scroll_records(True, models.Filter(must_not=has_vector)):  # a stopped run goes on
                 if not self.vector:
                     present = self.client.retrieve(into, [record.id for record in records], with_payload=False)
@@ -107,7 +107,7 @@ class QdrantStore(Store):
         """Let other programs use a folder of the local mode."""
         self.client.close()
 
-    def _make_named_vector(self, into: str, mark: str) -> None:
+    def _ensure_named_vector(self, into: str, mark: str) -> None:
         client, models, of = self.client, self.models, self.parameters
         is_taken = into in self.info.config.params.vectors or into in (self.info.config.params.sparse_vectors or {})
         self.refuse_taken(f"a vector {into}", is_taken, mark, self.marks.get(into))
@@ -119,7 +119,7 @@ class QdrantStore(Store):
             settings = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
             client.update_collection(self.collection, vectors_config={into: models.VectorParamsDiff(**settings)})
 
-    def _make_collection(self, into: str, mark: str) -> None:
+    def _ensure_collection(self, into: str, mark: str) -> None:
         client, models, config = self.client, self.models, self.info.config
         is_taken = client.collection_exists(into)
         marks = (client.get_collection(into).config.metadata or {}).get(_MARK) if is_taken else None
@@ -168,7 +168,7 @@ class ChromaStore(Store):
 
     def __init__(self, address: str, fields: Fields) -> None:
         place, values, self.name, self.secrets = base.parse_address(address, "collection")
-        self.fields, self.called = fields, values["collection"]
+        self.fields, self.name_in_store = fields, values["collection"]
         chroma = import_optional("chromadb", extra="chroma", needed_for="vectors in Chroma")
         url = urlsplit(place)
         with self.sanitize_errors():
@@ -176,7 +176,7 @@ class ChromaStore(Store):
                 self.client = chroma.HttpClient(url.hostname, url.port or 8000, ssl=url.scheme == "https")
             else:
                 self.client = chroma.PersistentClient(place)
-            self.collection = self.client.get_collection(self.called, embedding_function=None)
+            self.collection = self.client.get_collection(self.name_in_store, embedding_function=None)
             first = self.collection.get(limit=1, include=["embeddings"])["embeddings"]
             settings = self.collection.configuration_json  # `configuration` would make the embedding function
         self.dimension = base.first_vector_length(first)
@@ -234,7 +234,7 @@ class PostgresStore(Store):
         place, values, self.name, self.secrets = base.parse_address(address, "table", "column", optional=None)
         psycopg = import_optional("psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
         pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for="vectors in PostgreSQL")
-        self.fields, self.psycopg, self.sql, self.called = fields, psycopg, psycopg.sql, values.pop("column")
+        self.fields, self.psycopg, self.sql, self.name_in_store = fields, psycopg, psycopg.sql, values.pop("column")
         self.table = self.sql.Identifier(*values.pop("table").split("."))
         with self.sanitize_errors():
             self.connection = psycopg.connect(f"postgresql:{place}", autocommit=True, **{**_LIMITS, **values})
@@ -242,18 +242,18 @@ class PostgresStore(Store):
             ((oid,),) = self._fetch_rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
             self.columns = {name: (kind, comment or "") for name, kind, comment in self._fetch_rows(_COLUMNS, oid)}
             keys = [name for (name,) in self._fetch_rows(_KEYS, oid)]
-            classes = [name.split("_")[1] for (name,) in self._fetch_rows(_INDEXES, oid, self.called)]
+            classes = [name.split("_")[1] for (name,) in self._fetch_rows(_INDEXES, oid, self.name_in_store)]
             has_heirs = bool(self._fetch_rows(_HEIRS, oid))
             ((has_policies,),) = self._fetch_rows("SELECT row_security_active(%s::oid)", oid)
         if has_policies:
             warnings.warn(f"{self.name}: what row policies hide from this user is not read, nor counted", stacklevel=3)
         lists = [name for name, (kind, _) in self.columns.items() if kind.partition("(")[0] in ("vector", "halfvec")]
-        base.find_field(lists, self.called, (), f"{self.name}, among its columns of type vector and halfvec,")
+        base.find_field(lists, self.name_in_store, (), f"{self.name}, among its columns of type vector and halfvec,")
         if len(keys) != 1 or has_heirs:
             needed = "no tables that inherit from it" if has_heirs else "a primary key of one column"
             raise ValueError(f"{self.name}: the table needs {needed}: by its key a row is found again")
         self.key, self.key_type = keys[0], self.columns[keys[0]][0]
-        kind, comment = self.columns[self.called]
+        kind, comment = self.columns[self.name_in_store]
         self.type_name, _, size = kind.rstrip(")").partition("(")
         self.mark = comment.removeprefix(_COMMENT) if comment.startswith(_COMMENT) else None
         self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
@@ -338,7 +338,7 @@ class PostgresStore(Store):
     def _format_sql(self, query: str, **more: Any) -> Any:
         """A query with names in it, in which % is doubled, as in every query that takes values."""
         name = self.sql.Identifier
-        parts = {"table": self.table, "column": name(self.called), "key": name(self.key), **more}
+        parts = {"table": self.table, "column": name(self.name_in_store), "key": name(self.key), **more}
         quoted = {what: part.as_string(self.connection).replace("%", "%%") for what, part in parts.items()}
         return self.sql.SQL(query).format(**{what: self.sql.SQL(part) for what, part in quoted.items()})
 

@@ -55,7 +55,7 @@ class NumpyStore(NumberedStore):
     """An array (rows, dimension) of floating-point numbers, `.npy`, which stays on the disk."""
 
     def __init__(self, path: str, fields: Fields) -> None:
-        self.name, self.called, self.fields = path, path, fields
+        self.name, self.name_in_store, self.fields = path, path, fields
         with self.sanitize_errors():
             self.array = np.load(Path(path).expanduser(), mmap_mode="c", allow_pickle=False)
         if self.array.ndim != 2 or not self.array.shape[1] or not np.issubdtype(self.array.dtype, np.floating):
@@ -88,7 +88,7 @@ class FaissStore(NumberedStore):
     def __init__(self, path: str, fields: Fields) -> None:
         import faiss
 
-        self.name, self.called, self.fields = path, path, fields
+        self.name, self.name_in_store, self.fields = path, path, fields
         with self.sanitize_errors():
             self.index: Any = faiss.read_index(str(Path(path).expanduser()))
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
@@ -187,7 +187,7 @@ class ParquetStore(TableStore):
     """A file, or a folder of files that have the same columns. Folders such as `language=fr` are a column."""
 
     def __init__(self, path: str, fields: Fields) -> None:
-        self.name, self.called, self.fields = path, path, fields
+        self.name, self.name_in_store, self.fields = path, path, fields
         self.place = Path(path).expanduser()
         self.files = self._find_files() if self.place.is_dir() else [self.place]
         with self.sanitize_errors():
@@ -252,11 +252,11 @@ class LanceStore(TableStore):
 
     def __init__(self, address: str, fields: Fields) -> None:
         place, values, self.name, _ = base.parse_address(address, "table", optional=("column",))
-        self.called, self.fields = values["table"], fields._replace(vector=values.get("column", fields.vector))
+        self.name_in_store, self.fields = values["table"], fields._replace(vector=values.get("column", fields.vector))
         lancedb = import_optional("lancedb", extra="lance", needed_for="vectors in LanceDB")
         with self.sanitize_errors():
             self.database, self.place = lancedb.connect(place), Path(place)
-            self.table = self.database.open_table(self.called)
+            self.table = self.database.open_table(self.name_in_store)
             self._set_columns_and_dimension(self.table.schema)
             for index in self.table.list_indices():
                 if self.columns["vector"] in index.columns:

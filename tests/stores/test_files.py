@@ -102,7 +102,7 @@ def test_languages_are_found_in_texts_but_of_many_rows_in_some(tmp_path: Path, m
     texts = ["The cat sleeps on the roof of the house.", "Le chat dort sur le toit de la maison.", None] * 600
     content = {"vector": [[1.0, 2.0]] * 1800, "language": ["sw", *[None] * 599] * 3, "text": texts}
     store: Any = parquet(tmp_path, content, text_field="text")
-    store._identify = identify = Mock(wraps=store._identify)
+    store._identify_language = identify = Mock(wraps=store._identify_language)
     with pytest.warns(UserWarning, match="rows without a language"):
         counts = {code: len(rows) for code, rows in store.sample(1000).items()}
     assert counts.pop("sw") == 3 and sum(counts.values()) == identify.call_count

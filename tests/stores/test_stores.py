@@ -63,7 +63,7 @@ def test_mapped_vectors_go_beside_the_stored_ones_once(
     address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, (into, mapped) = opened(address), stores.beside(address, "mapped")
-    calibration, transform, original = fitted(store), VectorCalibration.transform, store.called
+    calibration, transform, original = fitted(store), VectorCalibration.transform, store.name_in_store
     stopping = Mock(side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=partial(transform, calibration))
     with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
         patched.setattr(VectorCalibration, "transform", stopping)
