@@ -232,9 +232,8 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
     else:
         there = [file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng")]
         codes = _choose_codes(there, languages, str(folder))
-        sides = [
-            [_read_sentences(Path(folder, f"tatoeba.{code}-eng.{end}")) for end in (code, "eng")] for code in codes
-        ]
+        files = [[Path(folder, f"tatoeba.{code}-eng.{side}") for side in (code, "eng")] for code in codes]
+        sides = [[_read_sentences(file) for file in both] for both in files]
     return {tatoeba_language(code): (one, english) for code, (one, english) in zip(codes, sides, strict=True)}
 
 
