@@ -36,7 +36,7 @@ from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
 from st_xlret.evaluation.retrieval import RetrievalData, full_texts, ranking_of, read_beir, score_ranking
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
-from st_xlret.files import write_json
+from st_xlret.files import check_output_file, write_json
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
@@ -65,7 +65,7 @@ class Arguments:
     """What to measure, and on what."""
 
     model: str = field(metadata={"help": "The model."})
-    output: str = field(metadata={"help": "JSON file for the figures, as fractions in [0, 1]."})
+    output: str = field(metadata={"help": "JSON file for the figures, new or measured before, in [0, 1]."})
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
@@ -191,6 +191,7 @@ def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, flo
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
+    check_output_file(options.output, ours=r'\{\s*("raw |\})')
     embed, figures = partial(embedded, load_model(options.model), options.precision), dict[str, float]()
     if pools := [read_lareqa(pool) for pool in options.held_out]:
         figures["raw held out"] = sum(measure_pool(*both_sides(embed, p), p)["map_at_20"] for p in pools) / len(pools)

@@ -51,6 +51,9 @@ def test_the_figures_are_those_of_the_evaluators(context: bool, pool: Path, tmp_
     words += ["--tatoeba", str(write_tatoeba(tmp_path / "tatoeba")), "--asked", str(pool), "--split", "test"]
     figures = measure_search.main([*words, "--held_out", str(pool), "--precision", "fp32", *["--context"] * context])
     assert json.loads((tmp_path / "figures.json").read_text()) == figures
+    (tmp_path / "mine.json").write_text('{"mine": 1}')
+    with pytest.raises(FileExistsError, match=r"mine\.json"):
+        measure_search.main([*words, "--output", str(tmp_path / "mine.json")])
     splits = ("test", "test-same-language")
     evaluators = [LAReQAEvaluator.from_directory(pool, split=split, context=context) for split in splits]
     mixed, own = (evaluator.evaluate(model).average for evaluator in evaluators)
