@@ -47,8 +47,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     Args:
         model: The encoder; or `model_init`, a function that makes one for each training, as a search needs.
         args: [`CrossLingualTrainingArguments`][st_xlret.CrossLingualTrainingArguments], or the host's.
-        train_dataset: A data set, or several by name. With `joint`, the loss of the last one uses all of the encoder.
-        eval_dataset: Likewise.
+        train_dataset: A data set, or several by name, as `eval_dataset`. With `joint`, the last loss uses all weights.
         loss: A loss, or one for each data set; or functions of the model that make them, which `model_init` needs.
         **kwargs: The other arguments of the host's Trainer.
 
