@@ -187,8 +187,7 @@ def unsupervised_rotation(
         return max((nearest_orthogonal(rotation) for rotation in epochs), key=criterion)
 
     identity = _Candidate("identity", criterion(unchanged), unchanged)
-    # What a right rotation comes near to: a language's held-out texts, matched with others of its own.
-    reachable = min(
+    reachable = min(  # what a right rotation comes near to: a language's held-out texts, matched with others of its own
         mean_csls_criterion(held_source, fit_source[: len(held_source)]),
         mean_csls_criterion(held_target, fit_target[: len(held_target)]),
     )

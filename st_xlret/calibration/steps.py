@@ -99,8 +99,7 @@ def lsar(
     rank = most if rank is None else rank
     _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
     removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), rank)
-    # Of the full width: in coordinates of the means nothing is left anyway.
-    if removed >= width or not 0 <= rank <= most:
+    if removed >= width or not 0 <= rank <= most:  # of the full width: in coordinates of means nothing is left anyway
         raise ValueError(
             f"lsar would remove {removed} of {width} dimensions for {len(means)} languages, rank {rank}: take a rank "
             f"from 0 to {most}, fewer languages, or the step shift"
