@@ -153,7 +153,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             if self._original:
                 trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
         self._check_weights()
-        ensure_card_data(self.model).training_seconds = result.metrics.get("train_runtime")
+        card: Any = self.model.model_card_data
+        card.training_seconds = result.metrics.get("train_runtime")
         return result
 
     def _prepare_encoder(self, model: SentenceTransformer) -> None:
