@@ -152,11 +152,11 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
     rows = by_language(documents, data.corpus["language"][:])
     calibrations: dict[str, VectorCalibration | None] = {"as it is": None}
     for row, how in ROWS.items():
-        both = VectorCalibration.fit(rows, **how)
+        both = VectorCalibration.fit(rows, min_texts=20, **how)
         calibrations[f"{row}, queries alone"] = replace(both, document=None, query=both.document)
         calibrations[f"{row}, both sides"] = both
     for side, queries_only in (("queries alone", True), ("both sides", False)):
-        chosen, _ = fit_and_compare(rows, strength="auto", queries_only=queries_only)
+        chosen, _ = fit_and_compare(rows, strength="auto", queries_only=queries_only, min_texts=20)
         calibrations[f"st-xlret calibrate, {side}, strength {chosen.strength:g}"] = chosen
     figures: dict[str, dict[str, float]] = {}
     for row, calibration in calibrations.items():
