@@ -39,7 +39,7 @@ unwrap_model = partial(extract_model_from_parallel, keep_torch_compile=False)
 class CrossLingualLoss(nn.Module):
     """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
 
-    `CrossLingualTrainer` draws `loss.batches` from `loss.select_columns(dataset)`, as often as `loss.ratio` says; with
+    `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with
     the host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on ranks.
 
     Args:
@@ -77,7 +77,7 @@ class CrossLingualLoss(nn.Module):
         fits = len(pair) == self.least_columns or (self.least_columns == 1 and "document" not in columns)
         return fits and 1 <= len(texts) <= (self.most_columns or len(texts))
 
-    def select_columns(self, dataset: Dataset) -> Dataset:
+    def select(self, dataset: Dataset) -> Dataset:
         """Leave out the columns that this loss does not read, and log the others; a ValueError if that is not clear.
 
         Of documents it reads one text column: `sentence`, else `text`, else the only one. Queries stand before
@@ -109,8 +109,6 @@ class CrossLingualLoss(nn.Module):
         logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
         return dataset
 
-    select = select_columns  # its first name
-
     def _misread_columns(self, dataset: Dataset, texts: list[str], required: list[str]) -> list[str]:
         """Lists of texts, languages under another name, labels, and documents and positions that rows lack."""
         columns, misread = dataset.column_names, [text for text in texts if not holds_texts(dataset, text)]
@@ -140,7 +138,7 @@ class CrossLingualLoss(nn.Module):
             is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
         count = len(columns)
         if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
-            reason = "the host's collator makes texts of languages and ids too, any of what select_columns leaves out"
+            reason = "the host's collator makes texts of languages and ids too, any of what loss.select leaves out"
             self.refuse(f"these are {count} text columns: {reason}")
         columns = columns if labels is None else self._labels_as_tags(columns, labels)
         self._warn_of_unkept_state()

@@ -284,7 +284,7 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
     if datasets is None or loss is None or isinstance(loss, Mapping):  # the host says which loss or data set is missing
         return datasets
     if own := package_loss(loss):
-        return own.select_columns(datasets)
+        return own.select(datasets)
     if holds_texts(datasets, "document"):
         way_out = "rename it, as by dataset.rename_column('document', 'positive')"
         raise ValueError(f"{type(loss).__name__}: the column 'document' is the id of a document here: {way_out}")

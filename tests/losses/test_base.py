@@ -73,7 +73,7 @@ def words(model: Any) -> CZNCELoss:
 )
 def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: list[str]) -> None:
     loss = build(tiny.transformer() if build is MaskedLMLoss else MODEL)
-    assert loss.select_columns(dataset).column_names == columns
+    assert loss.select(dataset).column_names == columns
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
 )
 def test_what_is_missing_or_unclear_is_named(build: Any, dataset: Any, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        build(MODEL).select_columns(dataset)
+        build(MODEL).select(dataset)
 
 
 def test_batches_and_modules_are_changed_by_mappings() -> None:

@@ -22,7 +22,7 @@ from st_xlret.evaluation.base import macro_average
 from st_xlret.evaluation.retrieval import score_ranking
 from st_xlret.files import write_text
 from st_xlret.options import parse
-from training_scripts.studies.stored_vectors import Stored, read_vectors, vectors_file
+from training_scripts.studies.stored_vectors import Arguments, read_vectors, vectors_file
 
 RESULTS = 10
 LISTS, LINKS = 128, 32
@@ -40,7 +40,7 @@ def kinds(dimension: int, lists: int) -> dict[str, tuple[str, str]]:
 
 def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, float]]]:
     """Search each index; returns its name -> (results of the exact search, recall of the answers), raw and mapped."""
-    (given,) = parse([Stored], arguments, description=__doc__)
+    (given,) = parse([Arguments], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
     calibration = VectorCalibration.fit(documents, languages=data.corpus["language"][:], queries_only=True)
     sides = [queries.numpy(), calibration.transform(queries, "query")]

