@@ -137,7 +137,8 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
     figures: dict[str, dict[str, float]] = {}
     for row, calibration in calibrations.items():
         scores = measure_pool(queries, documents, data, calibration)
-        figures[row] = {column: round(100 * scores[name], 1) for column, name in COLUMNS.items()}
+        # A pool without translations has no preference among them, and one of a single language no others.
+        figures[row] = {column: round(100 * scores[name], 1) for column, name in COLUMNS.items() if name in scores}
     cells = [[row, *values.values()] for row, values in figures.items()]
     table = tabulate(cells, ["", *figures["as it is"]], "pipe", floatfmt=".1f")
     write_json(vectors_file(options).with_suffix(".json"), figures)
