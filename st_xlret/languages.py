@@ -126,7 +126,7 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
     normal = normal_form(code)
     if normal is None:
         return None
-    names = {normal_form(name) or name: name for name in known}
+    names = {spelt: name for name in known if (spelt := normal_form(name))}
     if normal in names:
         return names[normal]
     alike = [name for name in names if _language_and_script(name) == _language_and_script(normal)]

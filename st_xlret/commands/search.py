@@ -24,8 +24,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from st_xlret.commands import check_options
-from st_xlret.languages import LanguageIdentifier, check_language, is_same_language, language_identifier_or_none
+from st_xlret.languages import LanguageIdentifier, check_language, find_language, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
+
+_NO_GROUP = ("", "nan", "none", "null")  # what is written for a value that is missing
 
 
 @dataclass
@@ -107,14 +109,9 @@ class SearchPool:
         self.map, self.calibration = map, None if map is None else VectorCalibration.load(map)
         is_other, problem = store.fingerprint not in (None, fingerprint(self.model)), None
         if is_other or self.model.get_embedding_dimension() not in (None, store.dimension):
-            problem = (
-                f"made by another model than {encoder} is now (it names {store.model}). Build the index again, or name "
-                "the model that made it"
-            )
+            problem = f"made by another model than {encoder} (it names {store.model}): index again, or name its model"
         elif store.mark and not (self.calibration and store.mark.startswith(self.calibration.fingerprint)):
-            problem = (
-                f"mapped, by {store.mark}: name that map (--map); mapped vectors stand first, and others in --compare"
-            )
+            problem = f"mapped, by {store.mark}: name that map (--map); mapped vectors stand first, others in --compare"
         if problem:
             raise ValueError(f"the vectors of {store.name} are {problem}")
         if self.calibration is not None:
@@ -152,10 +149,14 @@ class SearchPool:
             problem = "has no texts that could be shown; name their field (--text_field), and --top_k of 1 or more"
             raise ValueError(f"{self.store.name} {problem}")
         if options.group_field is not None:
-            wanted = options.prefer_language or options.language
-            identify = LanguageIdentifier(sorted(codes - {""})).identify if wanted is None else check_language
-            preferred = [identify(wanted or query) for query in queries]
-            alike = [[each for each in codes if each and is_same_language(each, code)] for code in preferred]
+            present, wanted = sorted(codes - {""}), options.prefer_language or options.language
+            identifier = LanguageIdentifier(present) if present and not wanted else None
+            wanted_of = identifier.identify if identifier else lambda _: check_language(wanted or "en")
+            alike = [[each for each in present if find_language(code, [each])] for code in map(wanted_of, queries)]
+            lacking = identifier.unknown if identifier else [wanted] if wanted and not any(alike) else []
+            if lacking:
+                why = "unless --language names it" if identifier else f"texts are in {', '.join(present) or 'none'}"
+                warnings.warn(f"no group is shown in {', '.join(lacking)}: {why}", stacklevel=2)
             self._show_versions_in(alike, answers, asked)
         ranked = [sorted(answer.values(), key=lambda result: -result["score"]) for answer in answers]
         return [[{**result, "score": round(result["score"], 4)} for result in answer] for answer in ranked]
@@ -178,7 +179,8 @@ class SearchPool:
         for batch in self.store.batches(texts=True):
             vectors, is_usable, codes = self.store.check_rows(batch, Counter(), needs_language=False)
             beside = {name: batch.column(name).to_pylist() for name in ("id", "text", "source", "group")}
-            beside["group"] = [group or seen + row for row, group in enumerate(beside["group"])]
+            named = [(group or "").strip().lower() not in _NO_GROUP for group in beside["group"]]
+            beside["group"] = [beside["group"][row] if is_named else seen + row for row, is_named in enumerate(named)]
             columns = {name: np.array(values, object) for name, values in {**beside, "language": codes}.items()}
             rows = is_usable & columns["text"].astype(bool)
             lengths = 1 if self.store.metric == "dot" else np.linalg.norm(vectors[rows], axis=1, keepdims=True)
@@ -188,19 +190,15 @@ class SearchPool:
 
 def _keep_best_rows(answer: dict[Any, SearchResult], scores: Any, rows: dict[str, Any], count: int) -> None:
     """Take the best rows of a batch into the best results, one a group; of equal scores, the first stays."""
-
-    def score_of(group: Any) -> float:
-        return answer[group]["score"]
-
     for row in np.argsort(-scores, kind="stable").tolist():
         group, score = rows["group"][row], float(scores[row])
-        if len(answer) == count and score <= min(map(score_of, answer), default=score):
+        if len(answer) == count and score <= min((each["score"] for each in answer.values()), default=score):
             return
-        if group not in answer or score > score_of(group):
+        if group not in answer or score > answer[group]["score"]:
             code, text, key, source = (rows[name][row] for name in ("language", "text", "id", "source"))
             answer[group] = SearchResult(score=score, language=code or None, text=text, id=key, source=source)
         if len(answer) > count:
-            del answer[min(reversed(answer), key=score_of)]
+            del answer[min(reversed(answer), key=lambda group: answer[group]["score"])]
 
 
 def _print_results(query: str, results: Sequence[SearchResult], pool: SearchPool | None, *, as_json: bool) -> None:

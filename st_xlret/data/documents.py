@@ -38,7 +38,7 @@ _IDENTIFIED_BY = 1_000  # characters
 
 
 class Document(NamedTuple):
-    """A document as read: its cleaned texts, what tells it from others of its file, and its (last) line."""
+    """A document as read: its cleaned texts, what tells it from others, and its (last) line."""
 
     language: str
     sentences: list[str]
@@ -178,7 +178,9 @@ class DocumentSources:
                     continue
                 if code is not None:
                     metadata = record.get("metadata") if isinstance(record.get("metadata"), Mapping) else {}
-                    name = metadata.get("document") or record.get("title") or record.get("id") or line
+                    named = (metadata.get("document"), record.get("title"), record.get("id"))
+                    place = line if len(streams) == 1 else f"{file}:{line}"
+                    name = next((name for name in named if name == name and name not in (None, "")), place)
                     yield Document(code, texts, str(name), file, line)
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:

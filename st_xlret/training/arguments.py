@@ -49,10 +49,10 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
 
     def __post_init__(self) -> None:
         formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {"auto"}
-        is_share = 0 <= self.keep_trained <= 1 and (self.keep_trained == 1 or not self.lora_rank)
-        if not is_share or len(formats) > 1:
-            got = f"{self.keep_trained} and {sorted(formats)}"
-            raise ValueError(f"keep_trained lies in [0, 1], and is 1 with lora_rank; one number format: got {got}")
+        are_shares = all(0 <= share <= 1 for share in (self.keep_trained, *self.lr_drops))
+        if not are_shares or (self.keep_trained < 1 and self.lora_rank) or len(formats) > 1:
+            got = f"{self.keep_trained}, {self.lr_drops} and {sorted(formats)}"
+            raise ValueError(f"keep_trained (1 with lora_rank), lr_drops: in [0, 1]; one number format: got {got}")
         device = "cpu" if self.use_cpu else default_device()
         precision = formats.pop() if formats else "auto"
         self.precision = precision if precision == "fp16" else resolve_precision(precision, device)

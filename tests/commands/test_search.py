@@ -128,6 +128,18 @@ def test_a_group_is_one_result_in_the_querys_language(tmp_path: Path, model: Pat
         search(*options[:-1], "pagina")
 
 
+@pytest.mark.parametrize(("page", "none"), [(0, None), (1.0, float("nan")), ("a", " "), ("a", "NaN"), ("a", "None")])
+def test_a_row_without_a_group_is_a_result(tmp_path: Path, model: Path, search: Search, page: Any, none: Any) -> None:
+    said = ["sun", "soleil", "moon", "wind"]
+    table = pa.table({"text": said, "page": [page, page, none, none], "vector": vectors_of(model, said)})
+    pq.write_table(table, file := str(tmp_path / "pages.parquet"))
+    options = [file, "--model", str(model), "--query", "sun", "--group_field", "page"]
+    assert [result["id"] for result in search(*options)[0]] == ["0", "2", "3"], "in no language"
+    pq.write_table(table.append_column("language", [["en", "fr-*", None, "en"]]), file)
+    with pytest.warns(UserWarning, match=r"in fr: .*fr-\*"):  # which is no code
+        assert [result["id"] for result in search(*options, "--prefer_language", "fr")[0]] == ["0", "2", "3"]
+
+
 def test_an_index_is_searched_by_its_model(tmp_path, model, documents, index, monkeypatch, search) -> None:
     encoder = SentenceTransformer(str(model), device="cpu")
     encoder[0].embedding.weight.data[:, 12:] = 0  # without languages

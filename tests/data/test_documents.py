@@ -115,8 +115,10 @@ def test_units_and_names(tmp_path: Path) -> None:
     assert texts(file, unit="document") == [("en", "One. Two."), ("en", "Three.")]
     # The texts of one document have its name in common.
     records = [{"text": "a", "metadata": {"document": "D"}}, {"text": "b", "title": "T", "id": "I"}]
-    records += [{"text": "c", "id": "I"}, {"text": "d"}]
-    assert [one.name for one in read_documents(records, language="en")] == ["D", "T", "I", "4"]
+    records += [{"text": "c", "id": "I"}, {"text": "d"}, {"text": "e", "id": 0}, {"text": "f", "id": float("nan")}]
+    assert [one.name for one in read_documents(records, language="en")] == ["D", "T", "I", "4", "0", "6"]
+    other = write_text(tmp_path / "fr.txt", "Un.\n")
+    assert len({one.name for one in read_documents([file, other])}) == 2, "a line of one file is none of another"
 
 
 def test_a_beir_document_is_whole_and_its_title_without_a_text(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ BAD = [
     ("ccp", "--documents --pairs", "texts"),
     ("ccp", "--pairs --ccp_ratio 0", "ratio"),
     ("ccp", "--keep_trained 1.5", "1.5"),
+    ("ml-ctl", "--lr_drops 0.5 2", "2.0"),
     ("ccp", "--documents nowhere.jsonl", "nowhere.jsonl"),
     ("ccp", '--loss_options {"cpp":{}}', "cpp"),
     ("msm", "--documents --pairs_ratio 0", "--pairs_ratio"),
