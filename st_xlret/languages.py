@@ -44,7 +44,7 @@ def check_language(code: str, *, where: str = "") -> str:
     longer than 7 bytes, is refused by a ValueError, which begins with `where`.
     """
     normal = normal_form(code) if isinstance(code, str) else None
-    if normal is None or len(normal) > MAX_CODE_BYTES:
+    if normal is None or len(normal) > MAX_CODE_BYTES or normal == "nan":  # pandas's missing value; Min Nan is nan-tw
         prefix = f"{where}: " if where else ""
         raise ValueError(
             f"{prefix}unknown language code {code!r}; use one of at most {MAX_CODE_BYTES} characters, such as 'en' or "

@@ -43,7 +43,7 @@ def parse(
     `HfArgumentParser`, and an instance of each is returned; `description` stands above the options in `--help`.
 
     Raises:
-        ValueError: If an option is unknown, a list is given twice, or a file is no mapping of options.
+        ValueError: If an option is unknown, a list is given twice, a number negative, or a file no mapping of options.
 
     Example:
         >>> from dataclasses import dataclass
@@ -64,7 +64,11 @@ def parse(
         raise ValueError(f"--{twice[0]} is given twice: write its values after one")
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
     of_files = [word for file in files for word in _command_line_words(file)]
-    return parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
+    parsed = parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
+    for each, value in [(each, getattr(group, each.name)) for group in parsed for each in fields(group)]:
+        if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
+            raise ValueError(f"--{each.name} {value} is below 0")
+    return parsed
 
 
 def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:

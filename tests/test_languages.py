@@ -91,6 +91,8 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
             assert languages.language_of(record) == "fr"
     for label in (None, float("nan"), "", "  ", "und", "None", "mul", b"unknown"):
         assert languages.language_of_label(label) is None and languages.language_of({"language": label}) is None
+    with pytest.raises(ValueError, match="'NaN'"):  # of pandas
+        languages.language_of_label("NaN")
     row = {"language": "health/tico19-PubMed_8", "code": "fra_Latn", "text": "Il pleut.", "n": 3, "und": "und"}
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
         languages.language_of(row)

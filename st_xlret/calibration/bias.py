@@ -188,7 +188,9 @@ class _BalancedPool:
             self.document_of = np.unique(np.concatenate(names), return_inverse=True)[1]
         self.basis = _common_basis(calibrations, pool.shape[1]).astype(pool.dtype)
         self.inside = {role: rows @ self.basis for role, rows in self.sides.items()}
-        self.neighbours = min(neighbours, len(pool) - 2)
+        if (nearest := min(neighbours, len(pool) - 2)) < 1:
+            raise ValueError(f"of {len(pool)} texts, {neighbours} neighbours cannot be looked at")
+        self.neighbours = nearest
 
     def biases_and_shares_kept(
         self, role: Role, calibrations: Mapping[Any, VectorCalibration]

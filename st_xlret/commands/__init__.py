@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from io import TextIOWrapper
 
 COMMANDS = {
     "report": "Measure how much an encoder's search prefers the language of the query.",
@@ -52,22 +53,20 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     module, function = ("calibrate", name) if name in ("report", "apply") else (name, "main")
     if name in ("calibrate", "report"):  # NumPy's threads always wait actively; `search` has large products for them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if isinstance(sys.stdout, TextIOWrapper):  # a console that cannot show a letter takes no result away
+        sys.stdout.reconfigure(errors="backslashreplace")
+    from st_xlret.stores.base import without_secrets
+
     shown = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"warning: {_text_without_secrets(message)}\n"  # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *_: f"warning: {without_secrets(str(message))}\n"  # type: ignore[assignment]
     try:
         getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        sys.exit(f"error: {_text_without_secrets(error)}")
+        sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
     finally:
         warnings.formatwarning = shown
-
-
-def _text_without_secrets(message: object) -> str:
-    from st_xlret.stores.base import without_secrets
-
-    return without_secrets(str(message))
 
 
 def check_options(options: object, *needed: str, unread: Sequence[str] = (), where: str = "") -> None:

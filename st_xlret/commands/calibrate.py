@@ -29,7 +29,8 @@ from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
-from st_xlret.stores.base import STORES, Store, open_store
+from st_xlret.stores.apply import apply_calibration
+from st_xlret.stores.base import STORES, Store, counts_in_words, open_store
 
 if TYPE_CHECKING:
     from st_xlret.calibration.choose import Comparison
@@ -206,9 +207,6 @@ def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     """Run the command `apply`."""
     words = name_leading_words(arguments, "map")
     options, stored = parse([ApplyArguments, StoreArguments], words, description=_APPLY, prog=prog)
-    from st_xlret.stores import apply_calibration
-    from st_xlret.stores.base import counts_in_words
-
     calibration = st_xlret.VectorCalibration.load(options.map)
     with stored.open_store() as store:
         applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
@@ -325,7 +323,7 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     check_steps(options.steps, amount, queries_only=options.queries_only)
     store = stored.open_store()
     store.refuse_mapped()
-    queries = replace(stored, vectors=options.queries[0]).open_store() if options.queries else None
+    queries = replace(stored, vectors=" ".join(options.queries)).open_store() if options.queries else None  # one
     count = texts.texts_per_language or usual_texts_per_language(options.steps)
     draw_options: Any = {"min_texts": options.min_texts, "seed": options.seed}
     sample, questions = _sample_vectors(store, texts, count, **draw_options), None
@@ -375,11 +373,9 @@ def _sample_vectors(store: Store, texts: SampleArguments, count: int, *, min_tex
 
 def _usable_rows(store: Store) -> Iterator[Batch]:
     """Names, vectors and languages of the rows that have both."""
-    import numpy as np
-
     for batch in store.batches():
         vectors, is_usable, codes = store.check_rows(batch, Counter())
-        rows = np.flatnonzero(is_usable)
+        (rows,) = is_usable.nonzero()
         yield batch.column("id").take(rows).to_pylist(), vectors[rows], codes[rows].tolist()
 
 

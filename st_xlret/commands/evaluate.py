@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -107,7 +107,8 @@ def _evaluate_model(options: Arguments) -> None:
         if not is_writer:
             return
         text = result_report(result, name)
-        print(text, flush=True)  # first: a disk that has filled up meanwhile takes no scores away
+        with suppress(BrokenPipeError):  # `| head` takes no scores away
+            print(text, flush=True)  # first: neither does a disk that has filled up meanwhile
         write_json(files[0], result.as_json(name))
         write_text(files[1], f"{text}\n")
     print(f"\nWritten to {output} and {tables}")

@@ -73,17 +73,18 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         model, path = load_model(options.model, options.device), os.path.expanduser(options.model)
         identifier = language_identifier_or_none(set(encoding.task_languages(model).values()))
         identify = identifier.identify if identifier else lambda text: ""
+        is_cosine = model.similarity_fn_name != "dot"
         metadata = {
             "model": os.path.abspath(path) if os.path.isdir(path) else options.model,
             "fingerprint": encoding.fingerprint(model),
-            "metric": "cosine",
+            "metric": "cosine" if is_cosine else "dot",
             "prompts": {role: encoding.role_prompt(model, role) for role in encoding.PROMPT_NAMES},
         }
 
         def embed_shard(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
             languages, texts = zip(*rows[shard], strict=True)
-            encode_options: Any = {"normalize_embeddings": True, "batch_size": options.batch_size, "role": "document"}
-            return encoding.encode(model, texts, encoding.known_languages(model, languages), **encode_options)
+            settings: Any = {"normalize_embeddings": is_cosine, "batch_size": options.batch_size, "role": "document"}
+            return encoding.encode(model, texts, encoding.known_languages(model, languages), **settings)
 
         writer: ParquetWriter | None = None
         while batch:

@@ -90,6 +90,5 @@ def _cached_vectors(model: Any, texts: list[str], language: str | None, options:
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
     encoding: Any = {"prompt_name": options.prompt_name, "batch_size": options.batch_size, "show_progress_bar": True}
-    key = cache_key([fingerprint(model), language, options.prompt_name, texts])
-    kept = KeptVectors(work / key, shard_size=4_096)
+    kept = KeptVectors(work / cache_key([fingerprint(model), language, options.prompt_name, texts]), shard_size=4_096)
     return kept.write(texts, lambda rows: encode(model, texts[rows], language, **encoding))

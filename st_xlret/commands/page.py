@@ -5,7 +5,7 @@ A query is in the address, nothing is uploaded, and a request that names another
 
 from __future__ import annotations
 
-import ipaddress
+import re
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from st_xlret.commands.search import SearchPool, SearchResult
 
 _LONGEST_QUERY = 2_000
+_ADDRESS = re.compile(r"[\d.]+|[\da-f.]*:[\da-f:.]*")  # not a name, as DNS rebinding uses
 _COLOURS = (
     "#4269d0", "#b37700", "#d1495b", "#2d8a40", "#a463f2", "#20807a",
     "#9c6b4e", "#3f7fbf", "#c2488a", "#5d8a2f", "#c2577a", "#6a6f76",
@@ -82,7 +83,7 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
             asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             address = urlsplit(self.path)
             query = parse_qs(address.query).get("q", [""])[0].strip()
-            if asked_host not in ("localhost", host) and not _is_address(asked_host):
+            if asked_host not in ("localhost", host) and not _ADDRESS.fullmatch(asked_host):
                 return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
             if address.path != "/":
                 return HTTPStatus.NOT_FOUND, "there is no such page"
@@ -98,11 +99,3 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     return Page((host, port), Handler)
-
-
-def _is_address(host: str) -> bool:
-    """Whether a host is an address and not a name: names are what DNS rebinding uses."""
-    try:
-        return bool(ipaddress.ip_address(host))
-    except ValueError:
-        return False

@@ -230,8 +230,8 @@ def source_files(
         if path.is_file():
             files.add(path)
             continue
-        every = {file for file in path.rglob("*") if file.is_file()}
-        inside = {file for file in every if not is_hidden_or_partial(file.relative_to(path))}
+        every = {file for file in path.rglob("*") if file.is_file() or file.is_symlink()}  # to folders, too
+        inside = {file for file in every if not (file.is_dir() or is_hidden_or_partial(file.relative_to(path)))}
         files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
         log = next((log for pattern in TABLE_LOGS for log in path.glob(pattern)), None)
         if log or not taken:
@@ -240,7 +240,7 @@ def source_files(
                 problem = f"{log.name} says which files of this table count: give a copy of its rows"
             raise DataError(problem, source)
         kinds = {file.suffix for file in taken}
-        others = [file for file in every if file.suffix in (_NOT_READ if file in inside else kinds)]
+        others = [file for file in every if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)]
         if others := sorted(others, key=lambda file: (file not in inside, file)):
             names = ", ".join(str(file.relative_to(path)) for file in others[:3])
             logger.warning("%s: not read: %d files, such as %s", source, len(others), names)

@@ -378,7 +378,7 @@ def payload_value(payload: Any, *paths: str) -> str | None:
         value = payload
         for part in path.split("."):
             value = value.get(part) if isinstance(value, dict) else None
-        if value not in (None, ""):
+        if value not in (None, "") and value == value:
             return str(value)
     return None
 

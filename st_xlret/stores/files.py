@@ -197,10 +197,12 @@ class ParquetStore(TableStore):
                 for name in columns_of_folders(file.relative_to(self.place)):
                     if name not in schemas[number].names:
                         schemas[number] = schemas[number].append(pa.field(name, pa.string()))
-            self.metadata = dict(json.loads((schemas[0].metadata or {}).get(METADATA, b"{}")))
-        for file, schema in zip(self.files, schemas, strict=True):
-            if differ := {field.name for field in {*schema} ^ {*schemas[0]}}:
-                raise ValueError(f"{file} and {self.files[0]} differ in the columns {', '.join(sorted(differ))}")
+            metadata = [dict(json.loads((each.metadata or {}).get(METADATA, b"{}"))) for each in schemas]
+        self.metadata, makers = metadata[0], ("fingerprint", "metric", "map")  # its first word; then comes its source
+        made_by = [{(name, str(each.get(name)).partition(" ")[0]) for name in makers} for each in metadata]
+        for file, schema, made in zip(self.files, schemas, made_by, strict=True):
+            if differ := {field.name for field in {*schema} ^ {*schemas[0]}} | {name for name, _ in made ^ made_by[0]}:
+                raise ValueError(f"{file} and {self.files[0]} differ in {', '.join(sorted(differ))}")
         self.rows = sum(each.num_rows for each in footers)
         self.metric, self.mark = base.metric_of(self.metadata.get("metric"), path), self.metadata.get("map")
         self.model, self.fingerprint = base.model_name_in(self.metadata), self.metadata.get("fingerprint")
@@ -224,7 +226,8 @@ class ParquetStore(TableStore):
 
     def _find_files(self) -> list[Path]:
         """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
-        files = [file.relative_to(self.place) for file in sorted(self.place.rglob("*")) if file.is_file()]
+        every = sorted(file for file in self.place.rglob("*") if file.is_file() or file.is_symlink())
+        files = [file.relative_to(self.place) for file in every]
         chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_hidden_or_partial(file)]
         if others := [str(file) for file in files if (file.suffix == ".parquet") == is_hidden_or_partial(file)]:
             some = ", ".join(others[:3])

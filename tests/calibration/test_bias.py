@@ -71,6 +71,8 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(as_queries:
         assert (measured.queries_only, measured.needs_language) == (name == "only", bool(calibration.languages))
     bias = measure_language_bias(DOCUMENTS, ids, queries=as_queries, neighbours=7)
     np.testing.assert_array_equal(bias.shares, figures[AS_IT_IS].search.shares)
+    with pytest.raises(ValueError, match="0 neighbours"):
+        measure_language_bias(DOCUMENTS, neighbours=0)
 
 
 def test_the_imbalance_lies_between_an_encoder_without_languages_and_one_with_nothing_else() -> None:

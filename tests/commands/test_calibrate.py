@@ -156,6 +156,8 @@ def test_judged_queries_choose_the_strength_and_are_reported(vectors: str, tmp_p
     rows = [f"{row}\t{row + 60 * side}\t1" for row in range(60) for side in (1, 2)]
     (tmp_path / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
     judgements = ["--queries", vectors, "--qrels", str(tmp_path / "qrels.tsv")]
+    with pytest.raises(FileNotFoundError, match=f"{vectors} {vectors}"):
+        main(["--vectors", vectors, "--queries", vectors, vectors, "--output", str(tmp_path / "map")])
     main(["--vectors", vectors, *judgements, "--output", str(tmp_path / "map")])
     judged = json.loads((tmp_path / "map" / "language_bias.json").read_text())["judged"]
     best = max(judged, key=lambda row: row["first_half"]["overall"])["strength"]

@@ -34,6 +34,11 @@ def test_an_index_names_its_model_and_is_replaced_if_asked(command: list[str], m
     assert {*file.parent.iterdir()} == {documents, file}
     with pytest.raises(SystemExit, match=f"{file}.*--overwrite"):
         main(command)
+    encoder.similarity_fn_name = "dot"
+    encoder.save(str(file.parent / "dot"))
+    main([*command, "--overwrite", "--model", str(file.parent / "dot")])
+    expected = encoder.encode(table["text"].to_pylist())
+    np.testing.assert_allclose(np.stack(pq.read_table(file)["vector"].to_numpy()), expected, atol=1e-3)
     documents.write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
     with pytest.raises(SystemExit, match=r"documents\.jsonl, line 2"):
         main([*command, "--overwrite"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -25,10 +26,13 @@ def test_commands_are_listed_and_an_error_is_one_line_that_names_what_is_missing
             main([command])
 
 
-def test_an_interrupted_command_ends_in_one_line(monkeypatch) -> None:
+def test_an_interrupted_command_ends_in_one_line_and_a_console_of_ascii_in_none(monkeypatch) -> None:
     monkeypatch.setattr("st_xlret.commands.train.main", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit, match="^stopped$"):
         main(["train"])
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(BytesIO(), "ascii"))
+    monkeypatch.setattr("st_xlret.commands.train.main", lambda *_, **__: print("Störche"))
+    main(["train"])
 
 
 def test_every_command_has_its_help_and_choices_without_heavy_libraries(repository) -> None:

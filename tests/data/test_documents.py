@@ -129,15 +129,18 @@ def test_a_beir_document_is_whole_and_its_title_without_a_text(tmp_path: Path) -
     assert [text for _, text in pages] == ["One.", "Two."], "a redirect has no text"
 
 
-def test_cc100_has_blank_lines_between_documents(tmp_path: Path) -> None:
+def test_cc100_has_blank_lines_between_documents(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_text(tmp_path / "in" / "fr.txt.xz", "Un titre\nIl pleut. Il fait froid.\n\nDeux.\n\n\n")
     write_text(tmp_path / "in" / "hi_rom.txt", "ek\n")
     write_text(tmp_path / "in" / "zh-Hans.txt.xz", "下雨了。\n")
     write_text(tmp_path / "in" / "README.txt", "not read")
+    (tmp_path / "in" / "more").symlink_to(tmp_path)
     first = [(text, "fr", 0, position) for position, text in enumerate(["Un titre", "Il pleut.", "Il fait froid."])]
     others = [("Deux.", "fr", 1, 0), ("ek", "hi-latn", 2, 0), ("下雨了。", "zh", 3, 0)]
     assert rows(read(tmp_path / "in")[0]) == [*first, *others]
-    assert ("de", "not read") in texts(tmp_path / "in", language="de")
+    assert ("de", "not read") in texts(
+        tmp_path / "in", language="de"
+    ) and "not read: 1 files, such as more" in caplog.text
 
 
 @pytest.mark.parametrize(

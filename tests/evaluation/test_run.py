@@ -79,7 +79,11 @@ def test_options_reach_the_evaluator(capsys) -> None:
     np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-6)
 
 
-def test_scores_are_printed_before_a_disk_that_has_filled_up_refuses_them(capsys, monkeypatch) -> None:
+def test_scores_are_printed_before_a_full_disk_refuses_them_and_written_without_a_reader(capsys, monkeypatch) -> None:
+    with monkeypatch.context() as context, pytest.raises(BrokenPipeError):
+        context.setattr("builtins.print", Mock(side_effect=BrokenPipeError))  # `| head`
+        main(COMMAND.split())
+    assert "75.0" in Path("scores.md").read_text()
     full = Mock(side_effect=OSError(errno.ENOSPC, "full"))
     monkeypatch.setattr("st_xlret.commands.evaluate.write_json", full)
     with pytest.raises(OSError, match="scores.json"):

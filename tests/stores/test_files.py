@@ -115,7 +115,8 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
         pq.write_table(pa.table({"vector": [[1.0, 2.0, 3.0, 4.0]] * 2}), tmp_path / place / "a.parquet")
     for name in ("language=fr/b.parquet.gz", "_SUCCESS"):
         (tmp_path / name).write_bytes(b"")
-    with pytest.warns(UserWarning, match="4 files are left out, such as .b.1"):
+    (tmp_path / "linked").symlink_to(tmp_path / "language=fr")
+    with pytest.warns(UserWarning, match="5 files are left out, such as .b.1"):
         store = open_store(tmp_path)
     assert len(store) == 4 and next(store.batches()).column("language").to_pylist() == [None] * 2
     assert {code: len(part) for code, part in store.sample(9).items()} == {"fr": 2}
@@ -126,6 +127,14 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
         open_store(tmp_path)
     (tmp_path / "_delta_log").mkdir()
     with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="_delta_log"):
+        open_store(tmp_path)
+
+
+@pytest.mark.parametrize("other", [{"map": "1 of a.parquet"}, {"fingerprint": "2"}, {"metric": "dot"}], ids=str)
+def test_the_files_of_a_folder_are_of_one_model_and_one_map(other: dict[str, str], tmp_path: Path) -> None:
+    for name, about in {"a": {}, "b": other}.items():
+        pq.write_table(table().replace_schema_metadata({"st_xlret": json.dumps(about)}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=f"differ in {next(iter(other))}"):
         open_store(tmp_path)
 
 

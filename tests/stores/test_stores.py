@@ -170,6 +170,8 @@ def test_languages_inside_a_payload_and_the_layout_of_langchain(tmp_path: Path, 
     assert read(store)[1] == LANGUAGES
     payload = {"page_content": "Il pleut.", "metadata": {"language": "fr", "source": "a.pdf", "page": 3}}
     store.client.overwrite_payload("docs", payload, points=[0])
+    store.client.set_payload("docs", {"metadata": {"language": float("nan")}}, points=[1])  # of pandas
+    assert read(store)[1][:3] == ["fr", None, "en"]
     store.close()
     batch = next(opened(address, group_field="metadata.page").batches(texts=True))
     row = {"id": "0", "language": "fr", "text": "Il pleut.", "source": "a.pdf", "group": "3"}
