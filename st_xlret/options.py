@@ -67,7 +67,7 @@ def parse(
     parsed = parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
     for each, value in [(each, getattr(group, each.name)) for group in parsed for each in fields(group)]:
         if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
-            raise ValueError(f"--{each.name} {value} is below 0")
+            raise ValueError(f"--{each.name}={value} is below 0")
     return parsed
 
 

@@ -35,7 +35,7 @@ def test_the_command_line_overrides_files_and_names_have_underscores_or_dashes(t
 
 
 @pytest.mark.parametrize(
-    "words", [["--whatever"], ["--my_tok=hf_abc"], ["word"], ["--languages", "de"] * 2, ["--count", "-1"]]
+    "words", [["--what"], ["--my_tok=hf_abc"], ["word"], ["--languages", "de"] * 2, ["--count=-1"]]
 )
 def test_an_unknown_option_a_list_that_is_given_twice_and_a_count_below_zero_are_named(words: list[str]) -> None:
     with pytest.raises(ValueError, match=words[0]):

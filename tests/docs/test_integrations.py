@@ -123,25 +123,15 @@ def llama_index_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
 
 
 def haystack_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
-    from haystack import Document, component
+    from haystack import Document
     from haystack.components.retrievers.in_memory import InMemoryEmbeddingRetriever
     from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-    @component
-    class Api:
-        @component.output_types(embedding=list[float])
-        def run(self, text: str) -> dict[str, list[float]]:
-            return {"embedding": embedded(text)}
-
     store = InMemoryDocumentStore(embedding_similarity_function="cosine")
     store.write_documents([Document(content=text, embedding=embedded(text)) for text in TEXTS])
-    names |= {"api": Api(), "retriever": InMemoryEmbeddingRetriever(store)}
-
-    def ask(query: str) -> list[str]:
-        answer = names["pipeline"].run({"embed": {"text": query}})
-        return [document.content for document in answer["retrieve"]["documents"]]
-
-    return ask
+    api = SimpleNamespace(run=lambda text: {"embedding": embedded(text)})
+    names |= {"api": api, "retriever": InMemoryEmbeddingRetriever(store)}
+    return lambda query: [document.content for document in names["MappedRetriever"]().run(query)["documents"]]
 
 
 STORES = {"langchain_core": langchain_store, "llama_index.core": llama_index_store, "haystack": haystack_store}

@@ -53,24 +53,17 @@ def test_report_calibrate_apply(encoder: str, repository: Path, tmp_path: Path, 
     assert same_sentence[1] > max(0.9, same_sentence[0] + 0.1)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("int8", 0.95), ("binary", 0.7)])
-def test_mapped_queries_serve_quantised_vectors_in_qdrants_own_engine(
-    kind: str, least: float, repository, tmp_path
-) -> None:
+@pytest.mark.parametrize(("codes", "least"), [("ScalarQuantizationConfig", 0.95), ("BinaryQuantizationConfig", 0.7)])
+def test_qdrants_own_engine_serves_mapped_queries_by_codes(codes: str, least: float, repository, tmp_path) -> None:
     edge, vectors, asked = pytest.importorskip("qdrant_edge"), vectors_of("", repository), np.arange(0, 60 * COUNT, 13)
-    codes = {"int8": edge.ScalarQuantizationConfig(edge.ScalarType.Int8), "binary": edge.BinaryQuantizationConfig()}
-    config = edge.EdgeConfig(
-        vectors=edge.EdgeVectorParams(vectors.shape[1], edge.Distance.Cosine),
-        quantization_config=codes[kind],
-        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),
-    )
+    kind = getattr(edge, codes)(*[edge.ScalarType.Int8] * codes.startswith("Scalar"))
+    options = {"quantization_config": kind, "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1)}
+    config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(64, edge.Distance.Cosine), **options)
     shard = edge.EdgeShard.create(str(tmp_path), config)
     shard.update(edge.UpdateOperation.upsert_points([edge.Point(i, row) for i, row in enumerate(vectors.tolist())]))
     assert shard.optimize()
-    params, found = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False)), []
-    calibration = VectorCalibration.fit(vectors, CODES * 60, queries_only=True)
-    for queries in (vectors[asked], calibration.transform(vectors[asked], role="query")):
-        requests = [edge.QueryRequest(COUNT, query=edge.Query.Nearest(row), params=params) for row in queries.tolist()]
-        answers = np.array([[point.id for point in shard.query(request)] for request in requests])
-        found.append((answers // COUNT == asked[:, None] // COUNT).mean())
-    assert found[0] < 0.4 and found[1] > least
+    by_codes = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
+    queries = VectorCalibration.fit(vectors, CODES * 60, queries_only=True).transform(vectors[asked])
+    requests = [edge.QueryRequest(COUNT, query=edge.Query.Nearest(q), params=by_codes) for q in queries.tolist()]
+    answers = np.array([[point.id for point in shard.query(request)] for request in requests])
+    assert (answers // COUNT == asked[:, None] // COUNT).mean() > least
