@@ -30,8 +30,12 @@ _FILES = re.compile(
     r"(adapter_)?model(-\d+-of-\d+)?\.safetensors|pytorch_model(-\d+-of-\d+)?\.bin|"
     r"(language_bias_(before|after)|strength)\.png"
 )
-_FOLDERS = re.compile(r"(.+_)?\d+_[A-Z]\w*|additional_chat_templates|query|document")
-TABLE_LOGS = ("_delta_log", ".hoodie", "metadata/*.metadata.json")  # of tables that say which of their files count
+_FOLDERS = re.compile(
+    r"(.+_)?\d+_(Asym|BoW|CNN|Dense|Dropout|LSTM|LayerNorm|Normalize|Pooling|Router|StaticEmbedding|Transformer|"
+    r"WeightedLayerPooling|WordEmbeddings|WordWeights)|additional_chat_templates|query|document"
+)
+# Of tables that say which of their files count: Delta, Hudi, Spark's streams, Iceberg.
+_TABLE_LOGS = ("_delta_log", ".hoodie", "_spark_metadata", "metadata/*.metadata.json")
 _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 
 
@@ -127,9 +131,20 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
     return target
 
 
-def is_hidden_or_partial(file: Path) -> bool:
-    """Whether a path inside a folder is hidden, or in a folder of work that is not done, such as `_temporary`."""
-    return any(part[0] in "._" or ".st-xlret-" in part for part in file.parts)
+def files_below(folder: Path) -> tuple[set[Path], set[Path], str | None]:
+    """All files and links below a folder; the files that belong to it; the log of a table that says which ones count.
+
+    What is hidden, or of work that is not done (`_temporary`), does not belong, nor does a compressed copy of a file.
+    """
+
+    def belongs(path: Path) -> bool:
+        return not any(part[0] in "._" or ".st-xlret-" in part for part in path.relative_to(folder).parts)
+
+    paths = list(folder.rglob("*"))
+    every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
+    copies = {file for file in every if file.suffix in (".gz", ".xz") and file.with_suffix("") in every}
+    logs = (path.name for path in paths if any(map(path.match, _TABLE_LOGS)) and belongs(path.parent))
+    return every, {file for file in every - copies if belongs(file) and not file.is_dir()}, next(logs, None)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:
@@ -139,7 +154,6 @@ def columns_of_folders(file: Path) -> dict[str, str | None]:
 
 
 def _begins_or_ends_with(file: Path, pattern: str) -> bool:
-    """Whether a file begins, or ends, as a pattern has it."""
     with open(file, "rb") as content:
         head = content.read(1000)
         content.seek(max(0, os.path.getsize(file) - _TAIL))
@@ -194,7 +208,6 @@ def _temporary_folder_beside(target: Path, *, is_file: bool = False, is_guarded:
 
 
 def _sizes_and_times(target: Path) -> list[tuple[Path, int, int]]:
-    """What is under a name: files with their sizes and times."""
     files = (file for file in (target, *sorted(target.rglob("*"))) if file.is_file())
     return [(file, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 

@@ -27,7 +27,7 @@ from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
 from st_xlret import __version__
-from st_xlret.files import TABLE_LOGS, atomic_file, is_hidden_or_partial, write_text
+from st_xlret.files import atomic_file, files_below, write_text
 from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _WITHOUT_SENTENCE_MARKS = ("lo", "th")
 _PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
-_COLUMN_NAME = re.compile("source|target|src|tgt|trg|text|sentence|segment|word|phrase|query|translation|lang")
+_COLUMN_NAME = re.compile("source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang")
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
 csv.field_size_limit(1 << 30)  # a cell may be a document
@@ -170,6 +170,8 @@ def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) 
     others = [[word for word in each if not _COLUMN_NAME.fullmatch(word)] for each in words]
     codes = [{TO_LANGUAGE_CODE.get(word) or normal_form(word) for word in each} for each in others]
     primary = [code.partition("-")[0] for code in languages]
+    whole = [(normal_form(cell) or "").partition("-")[0] for cell in cells]  # such as en_US and fra_Latn
+    codes = [{code} if code in primary else each for code, each in zip(whole, codes, strict=True)]
     if not all(words) or not set().union(*codes) <= set(primary) or cells[0].casefold() == cells[1].casefold():
         return False
     if {primary[1]} == codes[0] or {primary[0]} == codes[1]:
@@ -203,6 +205,8 @@ def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
     is_list = isinstance(sources, list | tuple) and not all(isinstance(one, Mapping) for one in sources)
     listed = list(sources) if is_list else [sources]
     paths = [one for one in listed if isinstance(one, str | os.PathLike)]
+    if not all(os.fspath(path).strip() for path in paths):  # which would be the working folder
+        raise DataError(f"a source has no name: {paths}")
     return paths, [one for one in listed if not isinstance(one, str | os.PathLike)]
 
 
@@ -230,16 +234,14 @@ def source_files(
         if path.is_file():
             files.add(path)
             continue
-        every = {file for file in path.rglob("*") if file.is_file() or file.is_symlink()}  # to folders, too
-        inside = {file for file in every if not (file.is_dir() or is_hidden_or_partial(file.relative_to(path)))}
+        every, inside, log = files_below(path)
         files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
-        log = next((log for pattern in TABLE_LOGS for log in path.glob(pattern)), None)
         if log or not taken:
             problem = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
             if log:
-                problem = f"{log.name} says which files of this table count: give a copy of its rows"
+                problem = f"{log} says which files of a table count: give a copy of its rows"
             raise DataError(problem, source)
-        kinds = {file.suffix for file in taken}
+        kinds = {".gz", ".xz", *(file.suffix for file in taken)}
         others = [file for file in every if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)]
         if others := sorted(others, key=lambda file: (file not in inside, file)):
             names = ", ".join(str(file.relative_to(path)) for file in others[:3])

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from st_xlret.files import TABLE_LOGS, atomic_file, columns_of_folders, is_hidden_or_partial
+from st_xlret.files import atomic_file, columns_of_folders, files_below
 from st_xlret.optional import import_optional
 from st_xlret.stores import base
 from st_xlret.stores.base import USUAL_FIELDS, Change, Fields, Matrix, Store, batch_vectors, make_batch, vector_column
@@ -168,7 +168,6 @@ class TableStore(Store):
             self.dimension = base.first_vector_length(vectors)
 
     def _as_store_batch(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
-        """A batch of the table as `batches` gives it."""
         present = {name: column for name, column in self.columns.items() if column in batch.schema.names}
         columns = {name: batch.column(column) for name, column in present.items()}
         vectors = columns.pop("vector").cast(pa.list_(pa.float32(), self.dimension))
@@ -225,16 +224,14 @@ class ParquetStore(TableStore):
         return 0
 
     def _find_files(self) -> list[Path]:
-        """The files of a folder, but for those that are hidden, or half written; the warning names what is left out."""
-        every = sorted(file for file in self.place.rglob("*") if file.is_file() or file.is_symlink())
-        files = [file.relative_to(self.place) for file in every]
-        chosen = [self.place / file for file in files if file.suffix == ".parquet" and not is_hidden_or_partial(file)]
-        if others := [str(file) for file in files if (file.suffix == ".parquet") == is_hidden_or_partial(file)]:
-            some = ", ".join(others[:3])
+        every, inside, log = files_below(self.place)
+        chosen = sorted(file for file in inside if file.suffix == ".parquet")
+        others = sorted(file for file in every if file.is_dir() or (file.suffix == ".parquet") != (file in inside))
+        if others:
+            some = ", ".join(str(file.relative_to(self.place)) for file in others[:3])
             warnings.warn(f"{self.name}: {len(others)} files are left out, such as {some}", stacklevel=4)
-        log = next((log.name for pattern in TABLE_LOGS for log in self.place.glob(pattern)), None)
         if log or not chosen:
-            problem = f"has a log of its own, {log}: give a copy of its rows" if log else "has no .parquet file"
+            problem = f"has a table's log, {log}: give a copy of its rows" if log else "has no .parquet file"
             raise ValueError(f"{self.name} {problem}")
         return chosen
 

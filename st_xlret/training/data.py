@@ -177,7 +177,7 @@ class QuestionOptions(AnswerOptions):
             def mine(folder: Path) -> None:  # older versions of fsspec refuse a Path
                 mine_negatives(rest, model, self.hard_negatives).save_to_disk(str(folder))
 
-            rest = load_from_disk(str(make_folder(Path(str(args.output_dir)) / "negatives", mine, keep=args.resume)))
+            rest = load_from_disk(make_folder(args, "negatives", mine, keep=args.resume))
         return rest, question_evaluator(held_out)
 
     def lareqa_evaluator(self) -> LAReQAEvaluator | None:

@@ -75,9 +75,8 @@ class EncoderArguments:
             logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
             train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
 
-        output = Path(str(args.output_dir))
-        goes_on = args.resume and last_checkpoint(output) is not None
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(make_folder(output / "tokenizer", train, keep=goes_on)))
+        goes_on = args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(make_folder(args, "tokenizer", train, keep=goes_on))
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
         sizes: dict[str, Any] = {"max_seq_length": self.max_seq_length or 64, "pooling": self.pooling or "mean"}

@@ -24,7 +24,7 @@ from transformers import TrainerState, set_seed
 
 from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
-from st_xlret.files import atomic_directory, check_output_directory, write_json, write_model
+from st_xlret.files import PICTURE, atomic_directory, check_output_directory, check_output_file, write_json, write_model
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.hub.export import Repository
 from st_xlret.options import option
@@ -37,6 +37,7 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
+_MADE = re.compile(r"(special_tokens_map|added_tokens|tokenizer(_config)?|dataset_info|state)\.json|data-.*\.arrow")
 # Beginnings of options that a resumed run may change: they do not change what is learned.
 _FREE = re.compile(
     "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
@@ -92,11 +93,15 @@ class Run:
         if args.resume and not args.overwrite and (self.output / "results.json").is_file():
             print(f"the run in {self.output} is finished: there is nothing to resume; --overwrite starts it anew")
             sys.exit(0)
-        if any(self.output.glob("checkpoint-*")) and not (args.resume or args.overwrite):
-            raise FileExistsError(f"{self.output} holds checkpoints: --resume continues, --overwrite deletes them")
+        made = [path for name in ("checkpoint-*", "tokenizer", "negatives") for path in self.output.glob(name)]
+        if made and not (args.resume or args.overwrite):
+            what = f"checkpoints or their like, {made[0].name}"
+            raise FileExistsError(f"{self.output} holds {what}: --resume continues, --overwrite deletes them")
         options = {name: value for group in groups for name, value in vars(group).items()}
         read = [one for value in options.values() for one in (value if isinstance(value, list) else [value])]
         check_output_directory(self.output / "model", args.overwrite, args.resume, inputs=read)
+        check_output_file(self.output / "results.json", ours=r'\{\s*"command"')
+        check_output_file(self.output / "training.png", ours=PICTURE)
         self._push, self._token = args.push_to_hub, args.hub_token
         args.push_to_hub, args.hub_token = False, None
         options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
@@ -214,15 +219,18 @@ def last_checkpoint(folder: Path) -> Path | None:
     return next(reversed(complete_checkpoints(folder)), None)
 
 
-def make_folder(folder: Path, make: Callable[[Path], Any], *, keep: bool) -> Path:
-    """A folder that rank 0 fills by `make` while the others wait; with `keep`, as an earlier run left it."""
+def make_folder(args: ScriptArguments, name: str, make: Callable[[Path], Any], *, keep: bool) -> str:
+    """A folder in that of the run, which rank 0 fills by `make`; with `keep`, as an earlier run left it."""
+    folder = Path(str(args.output_dir), name)
     state = PartialState()
     with state.main_process_first():
         if state.is_main_process and not (keep and folder.is_dir()):
+            if others := [path for path in folder.rglob("*") if not _MADE.fullmatch(path.name)]:
+                raise FileExistsError(f"{others[0]} is not of a run: move it away")
             shutil.rmtree(folder, ignore_errors=True)
             with atomic_directory(folder) as temporary:
                 make(temporary)
-    return folder
+    return str(folder)
 
 
 def keep_best_checkpoint(args: ScriptArguments, metric: str | None) -> None:

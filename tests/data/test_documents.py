@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,10 +180,13 @@ def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: py
     for name in ("a.jsonl", "_temporary/0/a.jsonl", ".cache/a.jsonl", "_a.jsonl", "a.jsonl.st-xlret-x/a.jsonl"):
         written(tmp_path / name)
     write_text(tmp_path / "b.jsonl.bz2", "")
-    assert texts(tmp_path, unit="document") == DOCUMENTS and "5 files, such as b.jsonl.bz2" in caplog.text
-    write_jsonl(tmp_path / "_delta_log" / "0.json", [])
-    with pytest.raises(DataError, match="_delta_log"):
-        texts(tmp_path)
+    written(tmp_path / "a.jsonl.gz")
+    assert texts(tmp_path, unit="document") == DOCUMENTS and "6 files, such as b.jsonl.bz2" in caplog.text
+    for log in ("_delta_log", "deep/_spark_metadata", "deep/.hoodie"):
+        write_jsonl(tmp_path / log / "0.json", [])
+        with pytest.raises(DataError, match=Path(log).name):
+            texts(tmp_path)
+        shutil.rmtree(tmp_path / log)
 
 
 def test_a_language_filter_takes_variants_in_the_same_script(caplog: pytest.LogCaptureFixture) -> None:

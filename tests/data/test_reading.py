@@ -164,6 +164,6 @@ def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
 def test_sources_that_are_missing_or_empty_are_named(loader: Any, tmp_path: Path) -> None:
     missing, other = tmp_path / "gone.jsonl", write_text(tmp_path / "empty" / "notes", "x").parent
     empty = write_jsonl(tmp_path / "a.jsonl", [])
-    for source, named in ((missing, "gone.jsonl"), (other, "empty"), (empty, "left"), ([], "left")):
+    for source, named in ((missing, "gone.jsonl"), (other, "empty"), (empty, "left"), ([], "left"), (" ", "no name")):
         with pytest.raises(DataError, match=named):
             loader(source)

@@ -61,16 +61,17 @@ def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(kind: p
 
 
 def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(tmp_path: Path) -> None:
-    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1], [7, 0]]
-    store = parquet(tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": LANGUAGES[:8]})
-    with pytest.warns(UserWarning, match="5 rows without a vector"):
+    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1], [7, 0], [8, 0]]
+    codes = [*((code or "").encode() for code in LANGUAGES[:8]), b"\xff"]  # a label that cannot be read
+    store = parquet(tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": codes})
+    with pytest.warns(UserWarning, match="5 rows without a vector.*1 row with a language that is no code"):
         sample = {code: sorted(rows.tolist()) for code, rows in store.sample(9).items()}
     assert sample == {"de": [[3, 4]], "en": [[1, 2], [7, 0]]}
     without_first = VectorCalibration(np.eye(2), Maps(-np.diag([1.0, 0.0])[None], np.zeros((1, 2))))
     applied = apply_calibration(without_first, store, str(tmp_path / "mapped.parquet"))
-    assert applied == (2, {"without a vector that can be mapped": 5, "of which the map leaves nothing": 1})
+    assert applied == (2, {"without a vector that can be mapped": 5, "of which the map leaves nothing": 2})
     mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"].to_pylist()
-    assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None]
+    assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None, None]
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
     pq.write_table(table(), tmp_path / "b.parquet")
     with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match=r"b\.parquet.*text"):
         open_store(tmp_path)
-    (tmp_path / "_delta_log").mkdir()
+    (tmp_path / "new" / "_delta_log").mkdir(parents=True)
     with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="_delta_log"):
         open_store(tmp_path)
 
@@ -146,6 +147,7 @@ NO_CODES = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"],
     ("content", "fields", "message"),
     [
         (DENSE, {"vector_field": "text"}, "'text'.*'dense'"),
+        (DENSE.rename_columns(["vector", "language", "language"]), {}, "docs.parquet has 2 fields 'language'"),
         (DENSE, {}, "'vector'.*'dense'"),
         ({"vector": pa.array([[1, 2]], pa.list_(pa.int8()))}, {}, r"vector \(.*int8.*floating-point"),
         (DENSE, {"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),

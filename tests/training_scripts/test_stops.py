@@ -31,8 +31,12 @@ def healthy(script_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(train: Runner, tmp_path: Path) -> None:
     with train.stopped("ccp", 5), pytest.raises(SystemExit):
         train("ccp", STEPS)
-    mark = tmp_path / "run" / "tokenizer" / "of_the_first_run"
+    own, mark = (tmp_path / "run" / "tokenizer" / name for name in ("notes.txt", "added_tokens.json"))
+    own.touch()
     mark.touch()
+    with pytest.raises(FileExistsError, match="notes.txt"):
+        train("ccp", STEPS, "--max_steps 5 --overwrite")
+    own.unlink()
     with train.stopped("ccp", 3), pytest.raises(SystemExit, match="checkpoint-2"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
     assert checkpoints(tmp_path / "run") == ["checkpoint-2"] and not mark.exists()

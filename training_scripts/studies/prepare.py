@@ -218,6 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Make a file or folder."""
     (options,) = parse([Arguments], arguments, description=__doc__)
     output, languages = Path(options.output), options.languages or None
+    if output.is_file():
+        raise FileExistsError(f"{output} is there already: nothing is overwritten, give another name")
     if options.kind == "held-out":
         write_questions(translations(), output)
     elif options.kind == "questions":

@@ -107,7 +107,8 @@ def embedded_once(encoder: str, texts: dict[str, tuple[Any, ...]], file: Path) -
 
 def vectors_file(options: Arguments) -> Path:
     """The file of the vectors; the other results have its name with other endings."""
-    name = "-".join([Path(options.encoder).name, Path(options.data).name, options.candidates, *options.languages])
+    encoder = options.encoder.strip("./").replace("/", "-")  # not its last part: two runs have a `model` each
+    name = "-".join([encoder, Path(options.data).name, options.candidates, *options.languages])
     return Path(options.output) / f"{name}.safetensors"
 
 

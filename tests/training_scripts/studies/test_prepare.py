@@ -43,6 +43,8 @@ def test_no_sentence_of_a_test_set_is_trained_on(tmp_path: Path) -> None:
     write_text(tmp_path / "tatoeba.fra-eng.eng", "Good  morning.\n")
     sentences = prepare("sentences", tmp_path / "sentences.txt", "--pools", pool, "--tatoeba", tmp_path)
     assert sentences.read_text().splitlines() == ["A question?", "An answer.", "Good morning."]
+    with pytest.raises(FileExistsError, match=r"sentences\.txt"):
+        prepare("sentences", sentences, "--pools", pool)
     assert [len(part) for part in pool_at(prepare("held-out", tmp_path / "pool"))] == [5000, 500, 5000]
 
 
