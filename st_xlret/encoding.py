@@ -47,7 +47,7 @@ def encode(
     precision: str = "fp32",
     **options: Any,
 ) -> Any:
-    """Embed texts, each through the map of its language where the model has one.
+    """Embed texts as `model.encode`, each through the map of its language where the model has one.
 
     Args:
         model: Any Sentence Transformer; one with a map per language, as [`export`][st_xlret.export] makes it.
@@ -57,9 +57,6 @@ def encode(
         role: `"query"` or `"document"` puts the prompt of that role before the texts. None does as `model.encode`.
         precision: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
         **options: Those of `model.encode`; `batch_size` is in texts of 64 tokens (64, the most that a CPU takes).
-
-    Returns:
-        What `model.encode` returns with these options: by default a NumPy array (n, d), or (d,) for a single text.
 
     Example:
         >>> from sentence_transformers.sentence_transformer.modules import BoW

@@ -19,8 +19,10 @@ MAX_CODE_BYTES = 7
 UNKNOWN = "und"  # undetermined, in ISO 639: for texts whose language does not matter
 
 _NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
-_MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "unknown", "__hive_default_partition__"}
-_LABELS = ("language", "lang", "metadata.language")
+# As Python, pandas and R write a missing value; "nan" would be Min Nan, and "NA" Nauruan, which is "na".
+_MISSING = _NOT_ONE_LANGUAGE | {"", "none", "null", "nan", "nat", "<na>", "n/a", "NA", "unknown"}
+_MISSING |= {"__hive_default_partition__"}
+_LABELS = ("language", "lang", "metadata.language", "metadata.lang")
 _CLEAR = 0.95  # probability: of 3,600 sentences of TICO-19, none above it is wrong
 
 
@@ -58,10 +60,15 @@ def language_of_label(value: Any) -> str | None:
 
     None, NaN, blanks, "unknown" and the like, and ISO 639's codes for no single language are missing; bytes are text.
     """
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    if text is None or text != text or (isinstance(text, str) and text.strip().lower() in _MISSING):
-        return None
-    return check_language(text)
+    text = (value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)).strip()
+    return None if {text, text.lower()} & _MISSING else check_language(text)
+
+
+def languages_of_labels(labels: Iterable[Any]) -> list[str]:
+    """The language of each label in normal form, "" for a missing one; a ValueError for one that is no code."""
+    values = list(labels)
+    code_of = {label: language_of_label(label) or "" for label in {*values}}
+    return [code_of[label] for label in values]
 
 
 def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -79,7 +86,7 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     """The language that a record names in the first of the fields that has one; a ValueError if it is no code.
 
-    The fields are by default `language`, `lang` and `metadata.language`. The error names those that have a language.
+    The fields are by default `language` and `lang`, also in `metadata`. The error names those that have a language.
     """
     metadata, values = record.get("metadata"), dict(record)
     if isinstance(metadata, Mapping):
@@ -161,10 +168,8 @@ class LanguageIdentifier:
 
     Args:
         languages: Languages to choose from. A text gets one of these codes. By default all that it knows; a text that
-            is not clear then gets one of the languages of the clear texts before it.
-
-    Attributes:
-        unknown: Those of `languages` that py3langid does not know, and never finds; a ValueError if it is all of them.
+            is not clear then gets one of the languages of the clear texts before it. `unknown` has those that py3langid
+            does not know, and never finds; a ValueError if it is all of them.
     """
 
     def __init__(self, languages: Iterable[str] | None = None) -> None:

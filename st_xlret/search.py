@@ -33,16 +33,14 @@ def top_k(
 ) -> tuple[Tensor, Tensor]:
     """Find the k corpus rows with the highest dot product for every query. The search is exact.
 
-    To search by cosine, normalise both sides with `unit_rows` first.
+    Gives scores and indices, (Q, k), float32 and int64, best first. A `ValueError` names rows that are not finite. To
+    search by cosine, normalise both sides with `unit_rows` first.
 
     Args:
         queries: Shape (Q, d), NumPy or torch, any floating dtype.
         corpus: Shape (C, d), which may be a memory map, or an iterable of such chunks, read once.
         k: Neighbours per query, from 1 to C.
         device: Where the scores are computed. Default: the accelerator that an input is on, else the CPU.
-
-    Returns:
-        Scores and indices, (Q, k), float32 and int64, best first. A `ValueError` names rows that are not finite.
 
     Example:
         >>> scores, indices = top_k(torch.tensor([[2.0, 1.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), k=2)
@@ -131,7 +129,7 @@ def mine_bitext(
     device: Device = None,
     show_progress_bar: bool = False,
 ) -> list[tuple[float, int, int]]:
-    """Find pairs of source and target rows that are likely translations, best first, each row in at most one pair.
+    """Find pairs (score, source row, target row) that are likely translations, best first, each row in one at most.
 
     Margin-based mining as in [Artetxe and Schwenk (2019)](https://arxiv.org/abs/1811.01136), section 4.3, and LASER.
     With m(x, y) the mean of two averages, the cosines of x with its k nearest target rows and of y with its k nearest
@@ -146,9 +144,6 @@ def mine_bitext(
     their rows is taken (LASER's `--retrieval max`). Mine distinct texts: copies crowd other rows out.
 
     The sides have the shapes (S, d) and (T, d), and need not be normalised. `threshold` is the lowest score of a pair.
-
-    Returns:
-        `(score, source row, target row)` of each pair.
 
     Example:
         >>> pairs = mine_bitext(torch.tensor([[1.0, 0.1], [0.1, 1.0], [1.0, 1.0]]), torch.eye(2), k=2)

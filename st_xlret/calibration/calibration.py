@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from st_xlret.calibration import steps as step_maps
 from st_xlret.calibration.steps import OF_MEANS, STEPS, Floats, Maps, Moments
 from st_xlret.files import atomic_directory, write_json
+from st_xlret.languages import languages_of_labels, normal_form
 
 if TYPE_CHECKING:
     from st_xlret.modules.calibration_layer import CalibrationLayer
@@ -117,7 +118,7 @@ class VectorCalibration:
         Args:
             documents: Language -> (n, d), tensors or arrays; or one matrix (n, d) with `languages`. 300 vectors of each
                 language do for steps of means, and 1 500 for others.
-            languages: The language of each row of a matrix.
+            languages: The language of each row of a matrix, in any spelling. Rows that name none are left out.
             queries: Language -> (m, d) of questions without labels, in two of the languages at least, for maps of
                 queries of their own, which keep their offset from documents. A language without queries gets the map of
                 its documents. Not with `"rotate"`. With `"lsar"` and `queries_only` they join the fit, as `phrases`.
@@ -148,8 +149,8 @@ class VectorCalibration:
             joining, queries = {**joining, **queries}, None
         limits: Any = {"metric": metric, "normalize": normalize, "min_texts": min_texts}
         if languages is not None:
-            matrix, codes_of = as_array(documents), np.array([str(code) for code in languages])
-            documents = {code: matrix[codes_of == code] for code in sorted({*codes_of.tolist()})}
+            matrix, codes_of = as_array(documents), np.array(languages_of_labels(languages))
+            documents = {code: matrix[codes_of == code] for code in sorted({*codes_of.tolist()} - {""})}
         rows = {"document": checked_vectors(cast(Vectors, documents), **limits)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
         if queries is not None:
@@ -391,6 +392,8 @@ def checked_vectors(
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; what `fit` cannot take is a `ValueError`."""
     clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
+    if len({normal_form(code) or code for code in clouds}) < len(clouds):
+        raise ValueError(f"a language stands twice among {', '.join(clouds)}")
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
     fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages

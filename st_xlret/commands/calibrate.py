@@ -261,7 +261,6 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
-    """Calibrate an encoder, save it with its report, and say how it is used."""
     from st_xlret.calibration.model import usual_texts_per_language
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.card import encoding_calls, set_card_data
@@ -314,7 +313,6 @@ def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
 
 
 def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
-    """Fit a map on stored vectors, save it with its report, and say what it brings."""
     from st_xlret.calibration.calibration import check_steps
     from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
     from st_xlret.calibration.model import usual_texts_per_language
@@ -372,7 +370,6 @@ def _sample_vectors(store: Store, texts: SampleArguments, count: int, *, min_tex
 
 
 def _usable_rows(store: Store) -> Iterator[Batch]:
-    """Names, vectors and languages of the rows that have both."""
     for batch in store.batches():
         vectors, is_usable, codes = store.check_rows(batch, Counter())
         (rows,) = is_usable.nonzero()

@@ -77,7 +77,6 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
 
 
 def _evaluate_model(options: Arguments) -> None:
-    """Evaluate a model, print the result, and write the scores and the tables, whose files are checked before."""
     from st_xlret.calibration import VectorCalibration
     from st_xlret.evaluation import evaluator_class, result_report
     from st_xlret.hub.export import load_model

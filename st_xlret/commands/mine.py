@@ -74,7 +74,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
 
 def _distinct_texts(source: str) -> list[str]:
-    """The texts of a source as they stand, whatever their language, each once."""
     from st_xlret.data import read_documents
 
     documents = read_documents(source, language="und", unit="text")
@@ -85,7 +84,6 @@ def _distinct_texts(source: str) -> list[str]:
 
 
 def _cached_vectors(model: Any, texts: list[str], language: str | None, options: Arguments, work: Path) -> Any:
-    """The vectors of one side, kept in a folder of their own for these texts, this model and these options."""
     from st_xlret.data.reading import cache_key
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 

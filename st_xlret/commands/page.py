@@ -48,7 +48,6 @@ def _results_html(title: str, note: str, results: Sequence[SearchResult], colour
 
 
 def _page_html(pools: Sequence[SearchPool], query: str) -> str:
-    """The page with the results of each pool for a query, or with the field alone."""
     results = [pool.best_results([query])[0] if query else [] for pool in pools]
     codes = sorted({result["language"] or "?" for of_pool in results for result in of_pool})
     colours = {code: _COLOURS[i % len(_COLOURS)] for i, code in enumerate(codes)}

@@ -58,7 +58,9 @@ def load_documents(
 ) -> datasets.Dataset:
     """Read documents into one memory-mapped data set with a row per sentence.
 
-    The table is kept, and a second call with the same unchanged sources and options uses it again.
+    Its columns are `sentence`, `language`, `document` (from 0, by the sorted paths, then other sources; its rows are
+    contiguous) and `position` (from 0 in the document). The table is kept, and a second call with the same unchanged
+    sources and options uses it again.
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face data set
@@ -69,10 +71,6 @@ def load_documents(
         skip_bad_lines: Skip and count bad lines instead of raising a `DataError` that names file and line.
         report: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
-
-    Returns:
-        Columns `sentence`, `language`, `document` (from 0, by the sorted paths, then other sources; its rows are
-        contiguous) and `position` (from 0 in the document).
 
     Example:
         >>> import tempfile
@@ -145,7 +143,6 @@ class DocumentSources:
         self._collections |= {f"<source {number}>": rows for number, rows in enumerate(collections, start=1)}
 
     def _holds_documents(self, file: Path) -> bool:
-        """Whether a file of a folder holds documents, by its name and its first line."""
         kind = _format_of(file)
         if next(file.parent.glob("corpus.jsonl*"), None):  # of a BEIR folder
             return _is_beir_corpus(file)
@@ -200,7 +197,6 @@ class DocumentSources:
         return code, [] if code is None else _split_into_units(value, code, unit, is_text_file=field == _PARAGRAPHS)
 
     def _read_records(self, file: Path, bad_lines: BadLines) -> Records:
-        """The documents of a file."""
         kind = _format_of(file)
         if kind == "parquet":
             try:

@@ -45,7 +45,8 @@ def load_pairs(
 ) -> datasets.Dataset:
     """Read parallel sentences into one memory-mapped data set, without empty, identical and repeated pairs.
 
-    The table is kept, and the other arguments are, as in [`load_documents`][st_xlret.load_documents].
+    Its string columns are `source`, `target`, `source_language` and `target_language`. The table is kept, and the other
+    arguments are, as in [`load_documents`][st_xlret.load_documents].
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a `datasets.Dataset` or another
@@ -58,9 +59,6 @@ def load_pairs(
         skip_bad_lines: Skip and count bad lines.
         report: Filled with counts by `"source>target"` languages: of `pairs`, and of those left out by their reason.
         cache_dir: Folder of the table.
-
-    Returns:
-        String columns `source`, `target`, `source_language` and `target_language`.
     """
     paths, collections = reading.split_sources(sources)
     files = reading.source_files(paths, holds_pairs, f"parallel sentences: {FORMATS}")
@@ -187,7 +185,6 @@ def _digest(texts: Iterable[str]) -> bytes:
 
 
 def _sample_pairs(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
-    """The pairs with the lowest hashes of each language pair."""
     groups, names = rows_by_value(pairs, ["source_language", "target_language"])
     chosen = []
     for _, rows in sorted(zip(names, groups, strict=True), key=lambda group: ">".join(group[0])):

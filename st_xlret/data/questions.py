@@ -51,7 +51,8 @@ def load_retrieval(
 ) -> datasets.Dataset:
     """Read questions with the passages that answer them into one memory-mapped data set.
 
-    The table is kept, and the other arguments are, as in [`load_documents`][st_xlret.load_documents].
+    Its string columns are `query`, `positive`, `negative_1` ... and `language`. The table is kept, and the other
+    arguments are, as in [`load_documents`][st_xlret.load_documents].
 
     Args:
         sources: One or several files or folders, as `FORMATS` says.
@@ -67,9 +68,6 @@ def load_retrieval(
         skip_bad_lines: Skip and count bad lines.
         report: Filled with counts by source: of `examples`, and of those left out by their reason.
         cache_dir: Folder of the table.
-
-    Returns:
-        String columns `query`, `positive`, `negative_1` ... and `language`.
     """
     if positives not in ("passage", "sentence") or (context and positives != "sentence"):
         raise ValueError(f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}")
@@ -167,7 +165,6 @@ def _passages_by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> di
 
 
 def _clean_texts(value: Any) -> list[str]:
-    """A list of texts, or a single one."""
     return [clean_text(text) for text in ([value] if isinstance(value, str) else value or [])]
 
 

@@ -62,7 +62,6 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
 
 
 def _rows_without_texts(dataset: Dataset, columns: list[str], texts: list[str]) -> Dataset:
-    """The rows of a data set that have none of these texts in some columns."""
     table = dataset.with_format("arrow", columns=columns)[:]
     known = [pc.is_in(table[name], value_set=pa.array(texts, pa.string())).to_numpy() for name in columns]
     return dataset.select(np.flatnonzero(~np.any(known, axis=0)))

@@ -89,9 +89,7 @@ def fold_text(text: str) -> str:
 def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
     """Read a bilingual dictionary: two columns with a tab or, as in MUSE's files of words, a space between them.
 
-    Args:
-        paths: One or several text files of one language pair, which is in their names: `WORDS.en-fr.tsv.gz`.
-        skip_bad_lines: Skip and count bad lines instead of raising a `DataError`.
+    The files are of one language pair, which is in their names: `WORDS.en-fr.tsv.gz`.
     """
     files = sorted(str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths))
     languages = {languages_in_name(file) for file in files}
@@ -166,7 +164,8 @@ def build_word_samples(
 
     A sample is a pair with a dictionary word that occurs exactly once in the source sentence, as a word and as tokens,
     and whose translation occurs exactly once in the target sentence. A pair gives as many samples as it has such words.
-    The table is kept, and used again for the same pairs, dictionaries, tokenizer and options.
+    The table has the columns of `pairs`; `source_start`, `source_end`, `target_start`, `target_end`: half-open token
+    spans, special tokens counted; `source_word`, `target_word`. It is kept, and used again for equal arguments.
 
     Args:
         pairs: Parallel sentences as [`load_pairs`][st_xlret.load_pairs] gives them.
@@ -179,10 +178,6 @@ def build_word_samples(
         report: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
             and the others by their reason.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
-
-    Returns:
-        The columns of `pairs`; `source_start`, `source_end`, `target_start`, `target_end`: half-open token spans,
-        special tokens counted; `source_word`, `target_word`.
     """
     dictionaries, report = list(dictionaries), Report() if report is None else report
     folded = {code: sorted(map(fold_text, words)) for code, words in (stop_words_by_language or {}).items()}
@@ -277,7 +272,6 @@ class WordMatcher:
         return matches or next((why for why in ("repeated", "stop_word") if why in reasons), "no_word")
 
     def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
-        """Each word and phrase of the vocabulary, and its places in a text."""
         spans, longest = self.splitters[side](text), self.phrase_lengths[side]
         occurrences: dict[str, list[Span]] = {}
         for i, (start, end) in enumerate(spans):
@@ -289,7 +283,6 @@ class WordMatcher:
 
 
 def _phrase_lengths(vocabulary: Iterable[str], language: str) -> dict[str, int]:
-    """Map the first word of phrases to the length, in words, of the longest of them."""
     longest, splitter = dict[str, int](), word_splitter(language)
     for entry in vocabulary:
         if len(words := splitter(entry)) > 1:
@@ -365,5 +358,4 @@ class _TokenFinder:
 
 
 def _starts_of(ids: list[int], tokens: list[int]) -> list[int]:
-    """Where a sequence of tokens starts."""
     return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + len(tokens)] == tokens]

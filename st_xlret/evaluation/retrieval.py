@@ -21,7 +21,7 @@ from typing_extensions import Self
 from st_xlret.data.reading import DataError, PathLike, find_file, read_jsonl, read_qrels
 from st_xlret.encoding import KeptVectors, Role, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, name_file_in_errors
-from st_xlret.languages import check_language, language_of, language_of_label
+from st_xlret.languages import check_language, language_of, languages_of_labels
 from st_xlret.search import top_k, unit_rows
 
 logger = logging.getLogger(__name__)
@@ -101,10 +101,10 @@ def language_metrics(
     - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's language, else of 1.
     - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`: The first result.
     """
-    of_documents, discounts = np.asarray(document_languages), 1 / np.log2(np.arange(2, 12))
+    of_documents, discounts = np.array(languages_of_labels(document_languages)), 1 / np.log2(np.arange(2, 12))
     kinds = [f"{what}_{which}_language" for what in ("right", "wrong") for which in ("same", "other")]
     rows: list[dict[str, Any]] = []
-    for ranked, judged, language in zip(ranking, relevant, query_languages, strict=True):
+    for ranked, judged, language in zip(ranking, relevant, languages_of_labels(query_languages), strict=True):
         if not len(gold := judged[judged >= 0]) or not language:
             rows.append({})
             continue
@@ -131,8 +131,7 @@ def language_metrics(
 def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
     """Rows (id, title, text, language) as a table, without titles if all are empty; a missing language is ""."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    spelling = {code: language_of_label(code) or "" for code in set(columns[3])}
-    columns[3] = [spelling[code] for code in columns[3]]
+    columns[3] = languages_of_labels(columns[3])
     table = dict(zip(("id", "title", "text", "language"), columns, strict=True))
     return Dataset.from_dict({name: column for name, column in table.items() if name != "title" or any(column)})
 
@@ -335,8 +334,9 @@ def score_ranking(
     `recall`, `success`, `map` or `ndcg` at some depth.
     """
     hits = np.array([np.isin(ranked, gold) for ranked, gold in zip(ranking, data.relevant, strict=True)])
-    counts, asked = np.array([len(gold) for gold in data.relevant]), np.array(data.judged["language"][:])
-    is_mixed = len({*data.corpus.unique("language")} - {""}) > 1
+    counts = np.array([len(gold) for gold in data.relevant])
+    asked = np.array(languages_of_labels(data.judged["language"]))
+    is_mixed = len({*languages_of_labels(data.corpus.unique("language"))} - {""}) > 1
     values = {}
     for name in (*metrics, "recall_at_10") if is_mixed else metrics:
         kind, _, k = name.partition("_at_")

@@ -48,8 +48,8 @@ _NO_CODE = "with a language that is no code, such as"
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
 _SECRETS = re.compile(  # user and password of a URL; settings and parameters; tokens of the Hub
-    r"(\w{2,}:/*)[^\s'\"]*(@)|((?:passw(?:or)?d|pwd|token|key|secret|sig(?:nature)?|credential)\s*=\s*)"
-    r"(?:'[^']*'|[^\s&'\"]+)|\b(hf_)\w{9,}",
+    r"(\w{2,}:/*)[^\s'\"]*(@)|((?:pass(?:phrase|w(?:or)?d)?|pwd|token|key|secret|sig(?:nature)?|credential)\s*=\s*)"
+    r"(?:'(?:\\.|[^'\\])*'|[^\s&'\"]+)|\b(hf_)\w{9,}",
     re.I,
 )
 
@@ -260,15 +260,6 @@ def open_store(
             text. Default: `text` or `page_content`, for the texts alone.
         group_field: Field of what versions of one text have in common.
         languages_file: For `.npy` and `.faiss`: a file with a code a line, in the order of the vectors.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.save(f"{folder}/vectors.npy", np.ones((3, 2), np.float16))
-        ...     _ = Path(f"{folder}/codes.txt").write_text("en\nen\nfr\n")
-        ...     store = open_store(f"{folder}/vectors.npy", languages_file=f"{folder}/codes.txt")
-        ...     len(store), store.dimension, {code: len(rows) for code, rows in store.sample(100).items()}
-        (3, 2, {'en': 2, 'fr': 1})
     """
     address = os.fspath(address)
     scheme, path = address.partition(":")[0], Path(address).expanduser()
@@ -356,8 +347,17 @@ def make_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] 
     """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
     columns: dict[str, Any] = dict.fromkeys(USUAL_FIELDS, pa.nulls(len(vectors)))
     columns |= {"id": list(map(str, ids)), **(beside or {})}
-    strings = {name: pa.array(values).cast(pa.string()) for name, values in columns.items()}
+    strings = {name: _string_column(pa.array(values)) for name, values in columns.items()}
     return pa.record_batch({**strings, "vector": vectors})
+
+
+def _string_column(column: pa.Array) -> pa.Array:
+    """A column as text; where Arrow refuses a value, such as bytes that are no UTF-8, as Python writes each."""
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowException:
+        values = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in column.to_pylist()]
+        return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def counts_in_words(left_out: Mapping[str, int]) -> str:
@@ -369,7 +369,10 @@ def find_field(present: Collection[str], field: str | None, usual: Sequence[str]
     """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
     if field is not None and field not in present:
         raise ValueError(f"{where} has no field {field!r}; it has {', '.join(map(repr, list(present)[:20])) or 'none'}")
-    return field or next((name for name in usual if name in present), None)
+    chosen = field or next((name for name in usual if name in present), None)
+    if (count := list(present).count(chosen or "")) > 1:
+        raise ValueError(f"{where} has {count} fields {chosen!r}")
+    return chosen
 
 
 def payload_value(payload: Any, *paths: str) -> str | None:

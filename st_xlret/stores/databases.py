@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
 from typing import Any
@@ -27,15 +27,16 @@ _KEYS = """
 SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
 WHERE indrelid = %s AND indisprimary"""
 _INDEXES = """
-SELECT opcname FROM pg_index JOIN pg_opclass ON pg_opclass.oid = indclass[0]
-JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0] WHERE indrelid = %s AND attname = %s"""
+SELECT opcname FROM pg_depend JOIN pg_index ON indexrelid = objid JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+WHERE classid = 'pg_class'::regclass AND refobjid = %s AND attname = %s"""  # also of an expression, such as a cast
 _HEIRS = "SELECT 1 FROM pg_inherits JOIN pg_class ON oid = inhparent WHERE inhparent = %s AND relkind = 'r' LIMIT 1"
 _COMMENT = "st-xlret apply: "  # before it, in the comment on a column of mapped vectors
 # Of libpq, unless the address has its own: a server that does not answer, and one that is gone, for 60 s.
 _LIMITS = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
 _LIMITS |= {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
 _NAME = 63  # bytes of a name that PostgreSQL keeps
-_SECONDS, _TRIES = 2, 5  # for the lock of a table, which makes every later query wait
+_SECONDS, _TRIES = 2, 5  # for the lock of a table, which makes every later query wait, or of a row
 
 
 class QdrantStore(Store):
@@ -58,8 +59,7 @@ class QdrantStore(Store):
         self.vector = values.get("vector", next(iter(dense)) if len(dense) == 1 else "")
         base.find_field(dense, self.vector, (), f"{self.name}, of whose vectors &vector=... names one,")
         self.parameters, metadata = dense[self.vector], config.metadata or {}
-        self.marks: dict[str, str] = metadata.get(_MARK) or {}
-        self.name_in_store, self.mark = self.vector or self.collection, self.marks.get(self.vector)
+        self.name_in_store, self.mark = self.vector or self.collection, (metadata.get(_MARK) or {}).get(self.vector)
         self.model = base.model_name_in({"model": metadata.get("model")})
         self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
 
@@ -109,11 +109,13 @@ class QdrantStore(Store):
 
     def _ensure_named_vector(self, into: str, mark: str) -> None:
         client, models, of = self.client, self.models, self.parameters
-        is_taken = into in self.info.config.params.vectors or into in (self.info.config.params.sparse_vectors or {})
-        self.refuse_taken(f"a vector {into}", is_taken, mark, self.marks.get(into))
+        present = client.get_collection(self.collection).config  # others may have added vectors since it was opened
+        marks = (present.metadata or {}).get(_MARK) or {}
+        is_taken = into in present.params.vectors or into in (present.params.sparse_vectors or {})
+        self.refuse_taken(f"a vector {into}", is_taken, mark, marks.get(into))
         if not is_taken:
             # The mark first: a run that is stopped between the two would be refused as somebody else's.
-            client.update_collection(self.collection, metadata={_MARK: {**self.marks, into: mark}})
+            client.update_collection(self.collection, metadata={_MARK: {**marks, into: mark}})
             config = models.DenseVectorConfig(size=of.size, distance=of.distance, datatype=of.datatype)
             client.create_vector_name(self.collection, into, models.DenseVectorNameConfig(dense=config))
             settings = {name: getattr(of, name, None) for name in models.VectorParamsDiff.model_fields}
@@ -140,7 +142,6 @@ class QdrantStore(Store):
                 client.create_payload_index(into, field, index.params or index.data_type)
 
     def _point_with_vector(self, record: Any, vector: list[float]) -> Any:
-        """A point with another vector, beside the sparse ones that it has."""
         vectors = {**record.vector, "": vector} if isinstance(record.vector, dict) else vector
         return self.models.PointStruct(id=record.id, vector=vectors, payload=record.payload)
 
@@ -242,7 +243,7 @@ class PostgresStore(Store):
             ((oid,),) = self._fetch_rows("SELECT %s::regclass::oid", self.table.as_string(self.connection))
             self.columns = {name: (kind, comment or "") for name, kind, comment in self._fetch_rows(_COLUMNS, oid)}
             keys = [name for (name,) in self._fetch_rows(_KEYS, oid)]
-            classes = [name.split("_")[1] for (name,) in self._fetch_rows(_INDEXES, oid, self.name_in_store)]
+            classes = [name.split("_") for (name,) in self._fetch_rows(_INDEXES, oid, self.name_in_store)]
             has_heirs = bool(self._fetch_rows(_HEIRS, oid))
             ((has_policies,),) = self._fetch_rows("SELECT row_security_active(%s::oid)", oid)
         if has_policies:
@@ -256,7 +257,8 @@ class PostgresStore(Store):
         kind, comment = self.columns[self.name_in_store]
         self.type_name, _, size = kind.rstrip(")").partition("(")
         self.mark = comment.removeprefix(_COMMENT) if comment.startswith(_COMMENT) else None
-        self.metric = base.metric_of(min(classes, key=lambda name: name not in base.METRICS, default=None), self.name)
+        metrics = [name[1] for name in classes if name[0] in ("vector", "halfvec") and len(name) == 3]
+        self.metric = base.metric_of(min(metrics, key=lambda name: name not in base.METRICS, default=None), self.name)
         self.present = self.columns
         usual_fields = base.USUAL_FIELDS.items()
         self.beside = {name: self._field_expression(getattr(fields, name, None), usual) for name, usual in usual_fields}
@@ -284,17 +286,19 @@ class PostgresStore(Store):
             return sum(self._update_column(new, change(batch)) for batch in batches)
 
     def _add_column(self, new: Any, comment: Any) -> None:
-        """Add a column, without making others wait for the table beside a transaction that is idle."""
         add_column = self._format_sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
         add_comment = self._format_sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
+        self._run_briefly(lambda cursor: [cursor.execute(command, ()) for command in (add_column, add_comment)])
+
+    def _run_briefly(self, action: Callable[[Any], Any]) -> Any:
+        """Run an action in a transaction that waits for nobody long, and so makes nobody else wait; a few tries."""
         for _ in range(_TRIES):
-            with suppress(self.psycopg.errors.LockNotAvailable), self.connection.transaction():
-                self.connection.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
-                self.connection.execute(add_column, ())
-                self.connection.execute(add_comment, ())
-                return
+            held = suppress(self.psycopg.errors.LockNotAvailable)
+            with held, self.connection.transaction(), self.connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
+                return action(cursor)
             time.sleep(_SECONDS)  # in which others get the table
-        raise OSError("another session holds the table; nothing was changed, try again later")
+        raise OSError("another session holds the table, or rows of it: run it again later, it goes on from here")
 
     def close(self) -> None:
         """Close the connection."""
@@ -317,7 +321,8 @@ class PostgresStore(Store):
         """One transaction: a batch is there as a whole, or not at all. Gives the number of rows that are gone."""
         kinds = import_optional("pgvector", extra="pgvector", needed_for="vectors in PostgreSQL")
         kind = {"vector": kinds.Vector, "halfvec": kinds.HalfVector}[self.type_name]
-        with self.connection.transaction(), self.connection.cursor() as cursor:
+
+        def update(cursor: Any) -> int:
             cursor.execute(f"CREATE TEMP TABLE mapped_rows (key text, mapped {self.type_name}) ON COMMIT DROP")
             with cursor.copy("COPY mapped_rows FROM STDIN (FORMAT BINARY)") as copy:
                 copy.set_types(["text", self.type_name])
@@ -330,6 +335,8 @@ class PostgresStore(Store):
             counts = "SELECT count(*), count({table}.{key}), count({table}.{new})"
             joined = self._format_sql(f"{counts} FROM mapped_rows LEFT JOIN {{table}} ON {same}", new=new)
             return self.check_stored_rows(*cursor.execute(joined, ()).fetchone())
+
+        return int(self._run_briefly(update))
 
     def _fetch_rows(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:

@@ -48,6 +48,16 @@ def test_thin_factors_at_any_strength_equal_a_fit_in_full_width(
             np.testing.assert_allclose(weight_and_bias, np.eye(12, 13))
 
 
+def test_labels_of_rows_have_one_spelling_and_may_be_missing() -> None:
+    parts: Any = {"ENG ": DOCUMENTS["en"], "fra_Latn": DOCUMENTS["fr"], None: QUERIES["fr"]}
+    labels = [label for label, part in parts.items() for _ in part]
+    spelt = fit(np.concatenate([*parts.values()]), "shift", languages=labels)
+    plain = fit({"en": DOCUMENTS["en"], "fr": DOCUMENTS["fr"]}, "shift")
+    assert spelt.languages == ("en", "fr") and spelt.fingerprint == plain.fingerprint
+    with pytest.raises(ValueError, match="stands twice among en, EN"):
+        fit({"en": DOCUMENTS["en"], "EN": DOCUMENTS["fr"]})
+
+
 @pytest.mark.parametrize("step", ["lsar", "shift"])
 def test_mapped_queries_rank_documents_as_they_are_like_mapped_ones(step: str) -> None:
     both, alone = (fit(DOCUMENTS, step, keep_mean=1, queries_only=only) for only in (False, True))

@@ -53,6 +53,7 @@ def test_what_is_no_pair_is_counted() -> None:
         ("X.en-fr.tsv", "source\ttarget", ""),
         ("X.en-fr.tsv", "Text (English)\tText (French)", ""),
         ("X.en-fr.tsv", "score\teng_text\tfra_text", "1.1\t"),
+        ("X.en-fr.tsv", "eng_Latn\tfr_CA", ""),
         ("en-fr.txt", "en fr", ""),
     ],
 )

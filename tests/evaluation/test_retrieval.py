@@ -128,7 +128,7 @@ def test_evaluator_over_pools(model, tmp_path) -> None:
 def test_metrics_by_language() -> None:
     def of(ranking: list[list[int]], *asked: str) -> dict[str, Any]:
         relevant = [np.array([0, 1, 2]), np.array([3, 4, 5]), np.array([6, 7, 8])]
-        return language_metrics(np.array(ranking), relevant, asked, ["en", "fr", "de"] * 4)
+        return language_metrics(np.array(ranking), relevant, asked, ["en", "fra_Latn", "de"] * 4)  # in any spelling
 
     ranking = [[0, 1, 9], [9, 10, 5], [0, 1, 8]]
     metrics = of(ranking, "en", "fr", "en")

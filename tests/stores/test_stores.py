@@ -155,7 +155,13 @@ def test_any_name_is_quoted_in_postgresql(name: str, build: Build, sql: Sql, ope
     assert len(read(opened(address.replace(column, quote(f"mapped {name}"))))[0]) == 10
 
 
-def test_vectors_of_another_length_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+def test_indexes_and_vectors_of_another_length_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+    address = build("untyped")
+    sql("CREATE INDEX ON docs (dense); CREATE INDEX casts ON docs USING hnsw ((dense::halfvec(4)) halfvec_l2_ops)")
+    assert opened(address).metric == "euclidean"
+    sql("DROP INDEX casts; CREATE INDEX ON docs USING hnsw ((dense::vector(4)) vector_l1_ops)")
+    with pytest.raises(ValueError, match="by l1"):
+        opened(address)
     address = build("untyped")
     sql("UPDATE docs SET dense = '[1,2,3]' WHERE key = '49'")
     with pytest.raises(ValueError, match=r"postgresql:.*\(3,\)"):
@@ -244,6 +250,8 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path,
     apply_calibration(fitted(store), store, "mapped")
     assert update.call_args.kwargs["vectors_config"]["mapped"].on_disk
     assert "metadata" in update.call_args_list[0].kwargs, "the mark is there before the vector is"
+    apply_calibration(fitted(store), store, "second")
+    assert store.client.get_collection("docs").config.metadata["st_xlret"].keys() == {"mapped", "second"}
     store.parameters.datatype = store.models.Datatype.UINT8
     with pytest.raises(ValueError, match="0 to 255"):
         apply_calibration(fitted(store), store, "again")
@@ -294,11 +302,18 @@ def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Ope
 def test_a_busy_table_is_left_to_others(build: Build, sql: Sql, opened: Opened, monkeypatch) -> None:
     monkeypatch.setattr(databases, "_TRIES", 1)
     monkeypatch.setattr(databases, "_SECONDS", 0.1)
-    store = opened(build("postgresql"))
+    store = opened(address := build("postgresql"))
     sql("BEGIN; SELECT count(*) FROM docs")
     with pytest.raises(OSError, match="another session holds the table"):
         apply_calibration(fitted(store), store, "mapped")
     assert "mapped" not in str(sql("SELECT * FROM docs").description)
+    sql("COMMIT")
+    assert apply_calibration(calibration := fitted(store), store, "mapped").written == 10
+    sql("UPDATE docs SET mapped = NULL")
+    sql("BEGIN; UPDATE docs SET text = '' WHERE key = 21")  # a row is held
+    with pytest.raises(OSError, match="another session holds"):
+        apply_calibration(calibration, opened(address), "mapped")
+    sql("ROLLBACK")
 
 
 def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
