@@ -8,22 +8,19 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
 logger = logging.getLogger(__name__)
 
 _OLD_PACKAGE = "sentence_transformers.models."
-_OLD_NAMES = {"Transformer", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "BoW", "Router"}
-_POOLINGS = {
-    "cls": "pooling_mode_cls_token",
-    "mean": "pooling_mode_mean_tokens",
-    "max": "pooling_mode_max_tokens",
-    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
-    "weightedmean": "pooling_mode_weightedmean_tokens",
-    "lasttoken": "pooling_mode_lasttoken",
-}
+# Not BoW: version 3.4 puts its words into another order.
+_OLD_NAMES = {"Transformer", "StaticEmbedding", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "Router"}
+_POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}  # in the order of old versions
+_POOLINGS |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
+_POOLINGS |= {"lasttoken": "lasttoken"}
+_ENGINES = (Path(__file__).parent / "engines.md").read_text(encoding="utf-8").strip()
 _NEW_DEFAULTS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 
 Config = dict[str, Any]
@@ -32,9 +29,9 @@ Config = dict[str, Any]
 def save_portable(model: Any, folder: str | Path) -> None:
     """Save a Sentence Transformer so that its versions 3 to 6, and engines that know their modules, read it alike.
 
-    Settings have the names of before version 5.4, which later versions read, too. What is newer keeps its form: maps
-    per language need a `Router`, and so version 5. A model with one for queries and documents is also written without
-    it, as `FOLDER/query` and `FOLDER/document`, whose `encode` takes the prompt of the role.
+    Settings have the names of before version 5.4, which later versions read, too. What is newer keeps its form, as maps
+    per language do: the card has the table of who reads what. A model with a `Router` for queries and documents is also
+    written without it, as `FOLDER/query` and `FOLDER/document`, whose `encode` takes the prompt of the role.
 
     Example:
         >>> import tempfile
@@ -45,7 +42,10 @@ def save_portable(model: Any, folder: str | Path) -> None:
         >>> SentenceTransformer(folder, device="cpu").encode("one").tolist()
         [1.0, 0.0]
     """
+    sections = getattr(model.model_card_data, "sections", {})  # of a card of this package
+    sections["Where it runs"] = _ENGINES
     model.save_pretrained(str(folder))
+    del sections["Where it runs"]
     file = Path(folder) / "modules.json"
     modules = _rewrite_json(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []
     for module in modules:
@@ -74,12 +74,10 @@ def _model_of_role(model: Any, role: str) -> Any:
 
 def _link_equal_weights(folder: Path, whole: Path) -> None:
     """Let weights that a model of one role has from the whole one be the same file, where the disk can."""
-    others = [file for file in whole.rglob("*.safetensors") if folder not in file.parents]
-    for file in folder.rglob("*.safetensors"):
-        same = next((other for other in others if filecmp.cmp(file, other, shallow=False)), None)
-        with suppress(OSError):
-            if same is not None:
-                os.link(same, file.with_suffix(".link"))
+    for file, other in product(folder.rglob("*.safetensors"), whole.rglob("*.safetensors")):
+        if folder not in other.parents and filecmp.cmp(file, other, shallow=False):
+            with suppress(OSError):
+                os.link(other, file.with_suffix(".link"))
                 file.with_suffix(".link").replace(file)
 
 
@@ -102,9 +100,9 @@ def _rewrite_settings(module_type: str, folder: Path) -> None:
     name = module_type.removeprefix(_OLD_PACKAGE)
     if name == "Transformer":
         # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.
-        tokenizer = _rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}
-        limit = tokenizer.get("model_max_length")
+        limit = (_rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}).get("model_max_length")
         _rewrite_json(folder / "sentence_bert_config.json", lambda config: _old_transformer_config(config, limit))
+        _rewrite_json(folder / "config.json", _with_old_rotary_settings)
     elif name == "Pooling":
         _rewrite_json(folder / "config.json", _old_pooling_config)
     elif name in ("Dense", "Normalize"):
@@ -122,6 +120,19 @@ def _old_transformer_config(config: Config, limit: int | None) -> Config:
     return {"max_seq_length": limit, "do_lower_case": False}
 
 
+def _with_old_rotary_settings(config: Config) -> Config:
+    """The settings with those of rotary positions in the form of transformers 4, too, which has defaults for others."""
+    rotary: Config = config.get("rope_parameters") or {}
+    whole: Config = rotary.get("full_attention", rotary)  # of layers that see all tokens
+    old: Config = {name: whole[name] for name in ("rope_theta", "partial_rotary_factor") if name in whole}
+    if whole.get("rope_type", "default") != "default":
+        old["rope_scaling"] = whole
+    if local := rotary.get("sliding_attention"):
+        old |= {"global_rope_theta": whole["rope_theta"], "local_rope_theta": local["rope_theta"]}  # ModernBERT
+        old["rope_local_base_freq"] = local["rope_theta"]  # Gemma
+    return {**config, **old}
+
+
 def _old_tokenizer_config(config: Config) -> Config:
     if config.get("tokenizer_class") == "TokenizersBackend":  # its name in transformers 5
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
@@ -133,9 +144,9 @@ def _old_tokenizer_config(config: Config) -> Config:
 def _old_pooling_config(config: Config) -> Config:
     modes = config["pooling_mode"]
     modes = [modes] if isinstance(modes, str) else modes
-    if not set(modes) <= set(_POOLINGS):
+    if modes != [mode for mode in _POOLINGS if mode in modes]:  # a newer one, or an order that flags do not tell
         return config
-    flags = {flag: mode in modes for mode, flag in _POOLINGS.items()}
+    flags = {f"pooling_mode_{flag}": mode in modes for mode, flag in _POOLINGS.items()}
     size = config["embedding_dimension"]
     return {"word_embedding_dimension": size, **flags, "include_prompt": config["include_prompt"]}
 

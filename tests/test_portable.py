@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch.nn.functional import normalize
-from transformers import AutoModel, AutoTokenizer
+from transformers import AutoModel, AutoTokenizer, ModernBertConfig
 
 from st_xlret import export, fit_calibration, save_portable
 from st_xlret.hub.export import pooled_rows
 from st_xlret.modules import CalibrationLayer
-from tests.tiny import transformer
+from tests.tiny import static, transformer
 
 TEXTS = ["the old house", "das alte Haus", "la vieille maison"]
 
@@ -65,7 +66,13 @@ def build(name: str) -> SentenceTransformer:
     if name == "two encoders":
         router = Router.for_query_document([*transformer()], [*transformer()])
         return SentenceTransformer(modules=[router], device="cpu")
-    model = transformer() if name in ("mean", "cls") else normalized()
+    model = transformer() if name in ("mean", "cls", "rotary") else normalized()
+    if name == "rotary":
+        sizes: Any = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+        sizes["rope_parameters"] = {"full_attention": {"rope_theta": 50.0}, "sliding_attention": {"rope_theta": 30.0}}
+        model[0].auto_model = AutoModel.from_config(ModernBertConfig(**sizes, pad_token_id=0))
+        model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
+        return model
     if name == "cls":
         model[1] = Pooling(32, pooling_mode="cls")
     queries = fitted(model, ["lsar"], seed=1) if name == "by role" else None
@@ -111,6 +118,18 @@ def test_what_has_no_old_form_keeps_its_own(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "3_Router/router_config.json").read_text())["parameters"]["route_mappings"]
     vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS, task="fr")
     assert np.array_equal(vectors, by_language.encode(TEXTS, task="fr"))
+    several = SentenceTransformer(modules=[transformer()[0], Pooling(32, pooling_mode=("mean", "cls"))], device="cpu")
+    save_portable(several, tmp_path / "several")
+    loaded = SentenceTransformer(str(tmp_path / "several"), device="cpu")
+    assert np.array_equal(loaded.encode(TEXTS), several.encode(TEXTS))
+
+
+def test_rotary_settings_and_static_encoders_have_their_old_names(tmp_path: Path) -> None:
+    save_portable(build("rotary"), tmp_path / "rotary")
+    config = json.loads((tmp_path / "rotary" / "config.json").read_text())
+    assert (config["rope_theta"], config["global_rope_theta"], config["local_rope_theta"]) == (50, 50, 30)
+    save_portable(static(), tmp_path)
+    assert "sentence_transformers.models.StaticEmbedding" in (tmp_path / "modules.json").read_text()
 
 
 PYTHONS = [path for path in os.environ.get("XLRET_OLD_PYTHONS", "").split(os.pathsep) if path]
@@ -118,15 +137,15 @@ PYTHONS = [path for path in os.environ.get("XLRET_OLD_PYTHONS", "").split(os.pat
 
 @pytest.mark.skipif(not PYTHONS, reason="XLRET_OLD_PYTHONS names no interpreters with older Sentence Transformers")
 @pytest.mark.parametrize("python", PYTHONS or [""])
-@pytest.mark.parametrize("name", ["mean", "cls", "before the normalize"])
+@pytest.mark.parametrize("name", ["mean", "cls", "before the normalize", "by role/query", "by role/document", "rotary"])
 def test_older_versions_give_the_same_bits(python: str, name: str, tmp_path: Path) -> None:
-    file = tmp_path / "vectors.npy"
+    file, (name, _, role) = tmp_path / "vectors.npy", name.partition("/")
     save_portable(build(name), tmp_path / "model")
+    folder = tmp_path / "model" / role
     program = (
         "import sys, numpy; from sentence_transformers import SentenceTransformer as S\n"
         "numpy.save(sys.argv[2], S(sys.argv[1], device='cpu').encode(sys.argv[3:]))"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [python, "-c", program, tmp_path / "model", file, *TEXTS]
-    subprocess.run(command, check=True, cwd=tmp_path, env=environment)
-    assert np.array_equal(np.load(file), SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS))
+    subprocess.run([python, "-c", program, folder, file, *TEXTS], check=True, cwd=tmp_path, env=environment)
+    assert np.array_equal(np.load(file), SentenceTransformer(str(folder), device="cpu").encode(TEXTS))
