@@ -28,6 +28,7 @@ class Arguments:
     output: str = option(None, "Folder of the plain model.")
     overwrite: bool = option(False, "Replace a model that is there, on the Hub, too.")
     calibration: str | None = option(None, "Folder of a calibration, which is put at the end of the model.")
+    documents: list[str] = option([], "Texts on which lengths of pooled vectors are measured. By default phrases.")
     default_language: str | None = option(None, "With a map per language: that of texts that name none.")
     dtype: str = option("auto", "Number format of the weights; 16 bits halve the files. auto: the model's.", _DTYPES)
     license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.calibration import VectorCalibration
-    from st_xlret.calibration.model import weak_language_phrases
+    from st_xlret.calibration.model import sample_texts, weak_language_phrases
     from st_xlret.hub.card import check_license, set_card_data
     from st_xlret.hub.export import Repository, check_finite, export, load_model, pooled_rows
     from st_xlret.training.trainable import merge_adapters
@@ -53,8 +54,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     check_license(options.license)
     target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
     place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
-    to_hub = options.push_to_hub
-    repository = Repository(to_hub, private=options.private or None, **place) if to_hub else None
+    repository = options.push_to_hub and Repository(options.push_to_hub, private=options.private or None, **place)
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
     check_options(options, "model")
@@ -64,7 +64,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
             model.append(Normalize())
         maps["calibration"] = calibration.layer("document")
         maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
-        maps["pooled"] = pooled_rows(model, [text for part in weak_language_phrases().values() for text in part])
+        drawn = {code: [*part, " ".join(part)] for code, part in weak_language_phrases().items()}
+        if options.documents:
+            sample = sample_texts(options.documents, texts_per_language=100)
+            drawn = {code: part.texts for code, part in sample.items()}
+        maps["pooled"] = pooled_rows(model, [text for part in drawn.values() for text in part])
     plain = export(model, **maps, default_language=options.default_language)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))

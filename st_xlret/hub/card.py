@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,25 +37,8 @@ _FORMS = {
 }
 # Tags that speak of files or figures of a model, and so not of one that is made from it.
 _OWN_TAGS = {"generated_from_trainer", "mteb", "onnx", "openvino", "transformers.js"}
-_QUESTION = "Where do storks spend the winter?"
-_SENTENCES = {
-    "en": "Storks spend the winter in Africa.",
-    "de": "Störche überwintern in Afrika.",
-    "es": "Las cigüeñas pasan el invierno en África.",
-    "fr": "Les cigognes passent l'hiver en Afrique.",
-    "zh": "鹳在非洲过冬。",
-    "ar": "تقضي طيور اللقلق فصل الشتاء في أفريقيا.",
-}
-# What a step does, and the paper that it is from.
-_STEPS = {
-    "shift": ("subtracts the mean of the language", "CCP"),
-    "scale": ("divides each dimension by its spread in the language", "CCP"),
-    "rotate": ("applies an orthogonal matrix into the space of the pivot language", "MUSE"),
-    "lir": ("removes the strongest principal components of the language", "LIR"),
-    "lsar": ("removes the subspace in which the means of the languages differ", "LSAR"),
-    "coral": ("gives every language the covariance of all of them", "CORAL"),
-    "to_pivot": ("moves the language's mean to that of the pivot language", ""),
-}
+# A question, answers to it, and what each step does, with the paper that it is from.
+_QUESTION, _SENTENCES, _STEPS = json.loads((_FOLDER / "card.json").read_text(encoding="utf-8")).values()
 # By paper; the Hub makes tags of the addresses.
 _ENTRIES = (_FOLDER / "citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
 _CITATIONS = {"CCP": CCPLoss.citation} | dict(zip(("MUSE", "LIR", "LSAR", "CORAL"), _ENTRIES, strict=True))
@@ -142,13 +126,6 @@ def set_card_data(
         data: Use, such as "documents", to files, folders and data sets of the Hub (`me/news:fr`). The card lists them
             by their last name, without the folders of this machine.
         tags: Further tags beside "st-xlret".
-
-    Example:
-        >>> from st_xlret.modules import static_encoder, train_tokenizer
-        >>> model = static_encoder(train_tokenizer(["a b c d"] * 4, vocabulary=50), features=8)
-        >>> set_card_data(model, languages=["en", "pt-br"], tags=["ccp"])
-        >>> model.model_card_data.language
-        ['en', 'pt']
     """
     check_license(license)
     card = ensure_card_data(model)

@@ -9,8 +9,10 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 
 from st_xlret import VectorCalibration
+from st_xlret.calibration.steps import Maps
 from st_xlret.commands import main
 from st_xlret.training.trainable import add_lora
 from tests import tiny
@@ -56,6 +58,19 @@ def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(tmp_path: Path, e
     for role, vectors in (("query", model.encode_query(TEXTS)), ("document", model.encode_document(TEXTS))):
         np.testing.assert_allclose(vectors, calibration.transform(raw, role), atol=1e-5)
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
+
+
+def test_a_map_stands_before_the_normalize_only_where_the_lengths_of_the_users_texts_allow_it(tmp_path: Path) -> None:
+    SentenceTransformer(modules=[*tiny.static(), Normalize()], device="cpu").save(str(tmp_path / "model"))
+    encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    maps = Maps(None, np.ones((1, 1)))
+    calibration = VectorCalibration(np.eye(8)[:, :1], maps, model=str(tmp_path / "model"))
+    calibration.save(tmp_path / "map")
+    texts, files = [" ".join(tiny.WORDS[:n]) for n in range(1, 14)], [tmp_path / "en.txt", tmp_path / "fr.txt"]
+    for file in files:
+        file.write_text("\n".join(texts))
+    model = exported(tmp_path, "--calibration", str(tmp_path / "map"), "--documents", *map(str, files))
+    np.testing.assert_allclose(model.encode(texts), calibration.transform(encoder.encode(texts), "document"), atol=1e-5)
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
