@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from st_xlret.modules.calibration_layer import CalibrationLayer
 
 logger = logging.getLogger(__name__)
 
-# Weights and settings of a model that is replaced: engines would take those that stay for the new one's.
-_OF_MODELS = ["*.safetensors", "*.bin", "*.onnx", "*.xml", "*adapter_config.json"]
+# Files of a model that was there: engines would take those that stay for a part of the new one.
+_OF_MODELS = ["*.safetensors", "*.bin", "*.onnx", "*.xml", "*adapter_config.json", "*processor_config.json"]
+_OF_MODELS += ["*added_tokens.json", "*special_tokens_map.json", "*chat_template.*"]
 
 # One minus the cosine between a row mapped by its own length and by the mean one. multilingual-e5-small has 0.0014
 # (both sides) and 0.0002 (queries alone); with more spread lengths, a point of mAP@20 is lost at 0.007 and at 0.15.
@@ -43,9 +44,7 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
         check_finite(model)
         return model
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON
-        is_map = os.path.isfile(os.path.join(path, "calibration.json"))
-        hint = f"\nA map of vectors becomes a part of its model by: st-xlret export MODEL --calibration {name}" * is_map
-        raise ValueError(f"--model {name}: {error}{hint}") from error
+        raise ValueError(f"--model {name}: {error}") from error
 
 
 def export(
@@ -155,8 +154,9 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
 class Repository:
     """A model's place on the Hub, asked before long work: what cannot be pushed to is an `OSError` then.
 
-    A repository and a branch that are not there are made, the latter by `upload`. In a branch that holds files, nothing
-    is replaced unasked, and a card that this package did not write never is.
+    A repository and a branch that are not there are made, the latter by `upload`, from `main`. In a branch that holds
+    files, nothing is replaced unasked, and a card that this package did not write never is. Of another model, that is
+    replaced or in the `main` of a new branch, nothing stays.
 
     Attributes:
         repo_id: `user/name`, or `name` of the token's owner; the full name afterwards.
@@ -176,20 +176,25 @@ class Repository:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        self._hub, self._files, self._keeps_card, problem = HfApi(token=self.token), list[str](), False, ""
+        self._hub, self._is_new, self._keeps_card, problem = HfApi(token=self.token), False, False, ""
         try:
             if not self.create_pr:
-                self.repo_id = _ensure_repository(self._hub, self.repo_id, self.private)
-            is_private = self._hub.model_info(self.repo_id).private
-            with suppress(RevisionNotFoundError):
-                files = self._hub.list_repo_files(self.repo_id, revision=self.revision)
-                self._files = [file for file in files if file != ".gitattributes"]
+                self.repo_id = ensure_repository(self._hub, self.repo_id, self.private)
+            elif self._hub.whoami()["auth"].get("accessToken", {}).get("role") == "read":
+                problem = ": nothing can be pushed there: the token may only read"
+            is_private, branch = self._hub.model_info(self.repo_id).private, self.revision
+            try:
+                files = self._hub.list_repo_files(self.repo_id, revision=branch)
+            except RevisionNotFoundError:  # a new branch begins with the files of main
+                self._is_new, branch = not self.create_pr, self.revision if self.create_pr else None
+                files = self._hub.list_repo_files(self.repo_id, revision=branch)
+            self._files = [file for file in files if file != ".gitattributes"]
             if "README.md" in self._files:
-                card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=self.revision)) or {}
+                card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=branch)) or {}
                 self._keeps_card = "st-xlret" not in (card.get("tags") or [])
             if self.private and not is_private:
                 problem = " is public: nothing private is pushed there"
-            elif self._files and not (self.overwrite or self.create_pr):
+            elif self._files and not (self.overwrite or self.create_pr or self._is_new):
                 where = f"{self._files[0]} at {self.revision}" if self.revision else self._files[0]
                 problem = f" holds files, such as {where}: replace them (--overwrite), or name another place"
         except Exception as error:
@@ -199,27 +204,23 @@ class Repository:
 
     def upload(self, folder: str | Path) -> str:
         """Upload a saved model in one commit; gives its address. An `OSError` has the command that tries again."""
+        kept, old = ["README.md"] * self._keeps_card, _OF_MODELS if self._files else []
         try:
-            if self.revision and not self.create_pr and not self._files:
-                self._hub.create_branch(self.repo_id, branch=self.revision, exist_ok=True)
-            commit = self._hub.upload_folder(
-                repo_id=self.repo_id,
-                folder_path=folder,
-                revision=self.revision,
-                create_pr=self.create_pr,
-                ignore_patterns=["README.md"] * self._keeps_card,
-                delete_patterns=_OF_MODELS if self.overwrite else None,
-            )
+            if self._is_new:
+                self._hub.create_branch(self.repo_id, branch=str(self.revision), exist_ok=True)
+            place: Any = {"repo_id": self.repo_id, "revision": self.revision, "create_pr": self.create_pr}
+            commit = self._hub.upload_folder(folder_path=folder, ignore_patterns=kept, delete_patterns=old, **place)
         except Exception as error:
-            more = (f" --revision {self.revision}" if self.revision else "") + " --create-pr" * self.create_pr
-            command = f"hf upload {self.repo_id} {folder} .{more}"
+            options = ["--create-pr"] * self.create_pr + [f"--revision={self.revision}"] * bool(self.revision)
+            options += [*(f"--exclude={file}" for file in kept), *(f"--delete={files}" for files in old)]
+            command = shlex.join(["hf", "upload", self.repo_id, str(folder), ".", *options])
             raise OSError(f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}") from error
         if self._keeps_card:
             logger.warning("%s keeps its README.md: that of the model is in %s", self.repo_id, folder)
         return str(commit.pr_url or commit.commit_url)
 
 
-def _ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
+def ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
     """Make a repository if there is none, and give its full name; the Hub's error if the token may not write to it."""
     try:
         return str(hub.create_repo(repo_id, private=private).repo_id)
@@ -243,9 +244,9 @@ def _row_lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, Calibratio
         lengths[role] = float(of_rows.mean())
         exact, ours = rows @ weight.T + of_rows * bias, rows @ weight.T + lengths[role] * bias
         change = 1 - float(torch.cosine_similarity(exact, ours).mean())
+        spread = layer.notes["lengths of pooled vectors"] = f"{lengths[role]:.3g} ± {float(of_rows.std()):.2g}"
         if change > _MOST_CHANGE["document" if is_one else role]:
-            message = "lengths of pooled vectors vary (%.3g ± %.2g): the map follows the Normalize, no engine reads it"
-            logger.warning(message, lengths[role], float(of_rows.std()))
+            logger.warning("lengths of pooled vectors vary (%s): no engine reads a map behind a Normalize", spread)
             return None
     return lengths
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base.modules import Router
 from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers, ProportionalBatchSampler
@@ -21,7 +22,7 @@ from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import holds_texts, text_columns
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import ensure_card_data
-from st_xlret.hub.export import check_finite
+from st_xlret.hub.export import check_finite, ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, column_role, package_loss
 from st_xlret.modules import freeze_unused
 from st_xlret.precision import padding_options
@@ -109,6 +110,15 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
                 # oneDNN compiles kernels for each length of texts, and keeps them.
                 lengths = padding_options(encoder, args.train_seq_length)
                 self.data_collator.preprocess_fn = partial(encoder.preprocess, **lengths)
+
+    def init_hf_repo(self, token: str | None = None, private: bool | None = None) -> None:
+        """The host's repository, with its branch. What the token may not push to is refused, before the training."""
+        super().init_hf_repo(token, private)
+        if self.is_world_process_zero():
+            hub = HfApi(token=token or self.args.hub_token)
+            ensure_repository(hub, str(self.hub_model_id), private)
+            if self.args.hub_revision:
+                hub.create_branch(str(self.hub_model_id), branch=self.args.hub_revision, exist_ok=True)
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -79,7 +81,7 @@ def test_a_pushed_model_loads_elsewhere_and_names_its_encoder(hub: Any, encoder:
 def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None:
     api = HfApi()
     api.create_repo("alice/model")
-    for name in ("README.md", "old.safetensors", "notes.txt"):
+    for name in ("README.md", "old.safetensors", "adapter_config.json", "added_tokens.json", "notes.txt"):
         api.upload_file(path_or_fileobj=MINE, path_in_repo=name, repo_id="alice/model")
     before = files_of(hub, "alice/model")
     with pytest.raises(SystemExit, match="holds files, such as README.md.*--overwrite"):
@@ -90,11 +92,19 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
     export(encoder, "one", "--create_pr")
     export(encoder, "two", "--revision", "next")
     assert files_of(hub, "alice/model") == before
-    assert "modules.json" in files_of(hub, "alice/model", "next") and len(hub.repos["alice/model"].prs) == 1
-    export(encoder, "three", "--overwrite")
-    after = files_of(hub, "alice/model")
-    assert after["README.md"] == after["notes.txt"] == MINE
-    assert "modules.json" in after and "old.safetensors" not in after
+    assert len(hub.repos["alice/model"].prs) == 1
+    hub.faults.append({"path": "/commit/", "status": 403, "times": 1})
+    with pytest.raises(SystemExit) as failed:
+        export(encoder, "the third", "--overwrite")
+    settings = {"HF_ENDPOINT": constants.ENDPOINT, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    command = shlex.split(str(failed.value).splitlines()[-1].partition(": ")[2])
+    subprocess.run([Path(sys.executable).with_name(command[0]), *command[1:]], check=True, env=os.environ | settings)
+    for branch in ("main", "next"):
+        after = files_of(hub, "alice/model", branch)
+        assert after["README.md"] == after["notes.txt"] == MINE
+        assert "modules.json" in after and not {"old.safetensors", "adapter_config.json", "added_tokens.json"} & {
+            *after
+        }
 
 
 def test_what_cannot_be_pushed_is_said_before_the_work(hub: Any, tmp_path: Path, monkeypatch) -> None:
@@ -104,6 +114,8 @@ def test_what_cannot_be_pushed_is_said_before_the_work(hub: Any, tmp_path: Path,
         with pytest.raises(OSError, match="alice/model: nothing can be pushed there"):
             run_of(tmp_path / "run", push_to_hub=True, hub_model_id="alice/model", hub_token=token)
         assert not list((tmp_path / "run").glob("[!.]*"))
+        with pytest.raises(OSError):
+            trainer_of(tmp_path / "other", hub_token=token)
 
 
 def test_a_training_pushes_the_saved_folder_to_its_branch(hub: Any, tmp_path: Path, monkeypatch) -> None:
@@ -118,26 +130,23 @@ def test_a_training_pushes_the_saved_folder_to_its_branch(hub: Any, tmp_path: Pa
     assert 'SentenceTransformer("alice/model")' in sent["README.md"].decode()
 
 
-def test_a_failed_upload_names_the_folder_and_the_command(hub: Any, tmp_path: Path) -> None:
-    hub.faults.append({"path": "/commit/", "status": 403, "times": 9})
-    with pytest.raises(OSError, match=f"hf upload alice/model {tmp_path / 'model'} ."):
-        run_of(tmp_path, push_to_hub=True, hub_model_id="alice/model")
-    assert SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS).shape == (2, 32)
+def trainer_of(folder: Path, **options: Any) -> CrossLingualTrainer:
+    model, pairs = tiny.transformer(), tiny.pairs(16)
+    options |= {"max_steps": 2, "save_steps": 1, "use_cpu": True, "report_to": "none", "push_to_hub": True}
+    args = CrossLingualTrainingArguments(str(folder), hub_model_id="alice/model", hub_always_push=True, **options)
+    return CrossLingualTrainer(model, args, pairs, pairs, loss=SemanticContrastiveLoss(model))
 
 
 def test_the_hosts_pushes_have_neither_token_nor_texts(hub: Any, tmp_path: Path) -> None:
-    model, pairs = tiny.transformer(), tiny.pairs(16)
-    options: Any = {"max_steps": 2, "save_steps": 1, "use_cpu": True, "report_to": "none", "push_to_hub": True}
-    options |= {"hub_model_id": "alice/model", "hub_token": OWNER, "hub_strategy": "all_checkpoints"}
-    args = CrossLingualTrainingArguments(str(tmp_path / "run"), hub_always_push=True, **options)
-    trainer = CrossLingualTrainer(model, args, pairs, pairs, loss=SemanticContrastiveLoss(model))
+    trainer = trainer_of(tmp_path / "run", hub_token=OWNER, hub_strategy="all_checkpoints", hub_revision="v1")
     trainer.train()
     trainer.push_to_hub()
+    assert files_of(hub, "alice/model").keys() == {".gitattributes"} != files_of(hub, "alice/model", "v1").keys()
     commits = [commit for repo in hub.repos.values() for commit in repo.commits.values()]
     files = [name.encode() + data for commit in commits for name, (_, data) in commit["files"].items()]
     sent = b"".join([*files, *hub.lfs.values()])
-    assert b"checkpoint-2/README.md" in sent and b"training_args.bin" in sent and args.hub_token == OWNER
+    assert b"checkpoint-2/README.md" in sent and b"training_args.bin" in sent and trainer.args.hub_token == OWNER
     everything = sent + b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert OWNER.encode() not in everything
     cards = [file.read_text() for file in tmp_path.rglob("README.md")]
-    assert len(cards) == 3 and not any(text in card for card in cards for text in pairs["source"])
+    assert len(cards) == 3 and not any(text in card for card in cards for text in tiny.pairs(16)["source"])
