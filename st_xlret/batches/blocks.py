@@ -117,12 +117,7 @@ class BlockBatchSampler(DefaultBatchSampler):
 def cut_into_blocks(
     lengths: np.ndarray, size: int, generator: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each block's document, begin in it and length: long documents are cut, at a random border and every `size` on.
-
-    Example:
-        >>> [part.tolist() for part in cut_into_blocks(np.array([7, 2]), 3, np.random.default_rng(0))]
-        [[0, 0, 0, 1], [0, 2, 5, 0], [2, 3, 2, 2]]
-    """
+    """Each block's document, begin in it and length: long documents are cut, at a random border and every `size` on."""
     offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
     count = (offset > 0) + -(-(lengths - offset) // size)
     document = np.repeat(np.arange(len(lengths)), count)

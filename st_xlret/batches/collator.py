@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from datasets import Dataset
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator
 
 from st_xlret.languages import UNKNOWN, check_language, language_to_id
+
+is_id = re.compile(r"(.*_)?(uu)?(id|idx)|__index_level_\d+__", re.IGNORECASE).fullmatch  # the latter is pandas'
 
 
 def text_to_id(text: str) -> int:
@@ -97,16 +100,15 @@ def metadata_columns(names: Iterable[str]) -> list[str]:
 
 
 def text_columns(dataset: Dataset, *, nested: bool = False) -> list[str]:
-    """The columns of texts: of strings (or of lists and mappings with strings, too) that are neither metadata nor ids.
+    """The columns of texts: of strings (or of lists and mappings with strings, too), and not named otherwise."""
+    names = possible_texts(dataset.column_names)
+    return [name for name in names if nested and "string" in str(dataset.features[name]) or holds_texts(dataset, name)]
 
-    Example:
-        >>> text_columns(Dataset.from_dict({"id": ["7"], "sentence": ["a"], "language": ["en"], "document": ["d"]}))
-        ['sentence']
-    """
-    left_out = {*metadata_columns(dataset.column_names), "id", "label", "labels"}
-    left_out |= {name for name in dataset.features if name.endswith(("_id", "_ids", "_idx"))}  # ids for the host, too
-    texts = [n for n, f in dataset.features.items() if nested and "string" in str(f) or holds_texts(dataset, n)]
-    return [name for name in texts if name not in left_out]
+
+def possible_texts(names: Iterable[str]) -> list[str]:
+    """The columns that are, by their names, neither metadata nor labels, ids and languages."""
+    left_out = {*metadata_columns(names := list(names)), "label", "labels", *filter(is_id, names)}
+    return [name for name in names if name not in left_out and "lang" not in name.lower()]
 
 
 def sentence_columns(dataset: Dataset) -> list[str]:

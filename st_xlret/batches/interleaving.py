@@ -23,11 +23,6 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     Args:
         ratios: How often a batch of each data set is drawn. By default in proportion to their numbers of batches.
         in_turn: One batch of each data set in their order, and an epoch is one of the last data set.
-
-    Example:
-        >>> samplers = [BatchSampler(range(2), 1, True), BatchSampler(range(4), 2, True)]
-        >>> list(InterleavedBatchSampler(ConcatDataset([range(2), range(4)]), samplers, in_turn=True))
-        [[0], [2, 3], [1], [4, 5]]
     """
 
     def __init__(

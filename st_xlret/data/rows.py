@@ -19,8 +19,6 @@ from transformers import PreTrainedTokenizerFast
 from st_xlret.data.documents import COLUMNS
 from st_xlret.data.reading import PathLike, cache_key, cached_table, join_sentences
 
-_SENTENCES_AT_A_TIME = 1_000
-
 
 def rows_by_value(dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
     """The rows of each combination of the values of some columns, in ascending order, and these values."""
@@ -113,7 +111,7 @@ def _packed_units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tu
     unit: list[str] = []
     tokens = position = document = 0
     language = ""
-    batches = documents.select_columns(["sentence", "language", "document"]).iter(_SENTENCES_AT_A_TIME)
+    batches = documents.select_columns(["sentence", "language", "document"]).iter(1_000)
     for batch in tqdm(batches, desc="Packing", unit=" thousand sentences", disable=None):
         sentences = [sentence or "" for sentence in batch["sentence"]]
         # Not verbose: texts may be longer than the model reads.

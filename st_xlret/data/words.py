@@ -242,10 +242,7 @@ def _matchers_by_pair(
 
 
 class WordMatcher:
-    """Finds the dictionary words and phrases of one language pair in sentences, compared after `fold_text`.
-
-    Entries with a stop word of `stop_words_of(language)` on either side give no sample.
-    """
+    """Finds words and phrases of a language pair in sentences, after `fold_text`; those with a stop word are none."""
 
     def __init__(self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]) -> None:
         languages = (dictionaries[0].source_language, dictionaries[0].target_language)
@@ -293,11 +290,9 @@ def _phrase_lengths(vocabulary: Iterable[str], language: str) -> dict[str, int]:
 
 @dataclass
 class _TokenFinder:
-    """Finds the tokens of a word in a tokenised sentence, and checks that they occur there exactly once.
+    """Finds a word's tokens in a tokenised sentence: they occur once, `TK(A).count(TK(a)) == 1` (Algorithm 1).
 
-    Algorithm 1 requires `TK(A).count(TK(a)) == 1`. A SentencePiece tokenizer marks the space before a word, but not
-    after a bracket or in text without spaces. So neither the tokens of the word in its place nor those of the word
-    alone may occur anywhere else.
+    SentencePiece marks the space before a word, where there is one: the tokens in place and those alone are looked for.
     """
 
     tokenizer: Any

@@ -11,16 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from accelerate.utils import extract_model_from_parallel
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import fullname
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
 from torch import Tensor, nn
 
-from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import holds_texts, languages_in_rows, metadata_columns, sentence_columns, text_columns
+from st_xlret.batches import BatchFactory, Rows, collator
 from st_xlret.languages import id_to_language, language_fields
 
 logger = logging.getLogger(__name__)
@@ -85,9 +86,9 @@ class CrossLingualLoss(nn.Module):
         """
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
-        columns, texts = dataset.column_names, sentence_columns(dataset)
+        columns, texts = dataset.column_names, collator.sentence_columns(dataset)
         if self.least_columns > 1:
-            texts = text_columns(dataset, nested=True)
+            texts = collator.text_columns(dataset, nested=True)
             texts.sort(key=lambda text: (self._is_further_column(text), column_role(text) != "query"))
         required = self.required_columns(texts, columns)
         missing, misread = [c for c in required if c not in columns], self._misread_columns(dataset, texts, required)
@@ -99,7 +100,7 @@ class CrossLingualLoss(nn.Module):
         tags |= {"position"} if "document" in required else set()
         left_out = [column for column in columns if column not in tags and column not in texts]
         dataset = dataset.select_columns([*texts, *(column for column in columns if column in tags)])
-        count, languages = f"{len(dataset)} rows", languages_in_rows(dataset)
+        count, languages = f"{len(dataset)} rows", collator.languages_in_rows(dataset)
         if "document" in dataset.column_names:
             documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
             count = f"{pc.count_distinct(documents)} documents"
@@ -111,15 +112,17 @@ class CrossLingualLoss(nn.Module):
 
     def _misread_columns(self, dataset: Dataset, texts: list[str], required: list[str]) -> list[str]:
         """Lists of texts, languages under another name, labels, and documents and positions that rows lack."""
-        columns, misread = dataset.column_names, [text for text in texts if not holds_texts(dataset, text)]
+        columns, misread = dataset.column_names, [text for text in texts if not collator.holds_texts(dataset, text)]
         some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
-        for text in language_fields(some):  # a word of three letters may be a code, too
-            if "lang" in text or {len(row[text]) for row in some if row[text]} != {3}:
+        for text in language_fields(some):  # a few words of three letters may be codes, too
+            if len(some) > 10 or {len(row[text]) for row in some if row[text]} != {3}:
                 misread.append(text)
-        if len(texts) > 1:
-            labels = [column for column in columns if column in LABELS and column not in required]
-            misread += [label for label in labels if len(dataset.unique(label)) > 1]
-        if self.least_columns > 1 and holds_texts(dataset, "document"):
+        if self.least_columns > 1 or len(texts) > 1:
+            known = {*required, *texts, *collator.metadata_columns(columns), *filter(collator.is_id, columns)}
+            table = dataset.with_format("arrow", columns=[column for column in columns if column not in known])[:]
+            others = zip(table.column_names, table.columns, strict=True)
+            misread += [name for name, v in others if pa.types.is_nested(v.type) or len(v.unique()) > 1]
+        if self.least_columns > 1 and collator.holds_texts(dataset, "document"):
             misread.append("document")  # the id of a document
         of_documents = {"document", "position"} & {*columns} if "document" in required else set()
         misread += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
@@ -128,21 +131,27 @@ class CrossLingualLoss(nn.Module):
     def read_columns(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
         """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
         columns = list(sentence_features)
-        if all("text_id" in features for features in columns):
-            is_unclear = self.least_columns == 1 and all("sentence_position" in features for features in columns)
-        else:
-            # The host's collator makes texts of all columns of a data set, which the model card names.
-            datasets = unwrap_model(self.model).model_card_data.train_datasets
-            names = [re.sub("</?code>", "", name) for data in datasets for name in data.get("columns", ())]
-            of_fit = all(re.fullmatch(r"sentence_\d+|label", name) for name in names)
-            is_unclear = bool(metadata_columns(names)) or (len(columns) > self.least_columns and not of_fit)
-        count = len(columns)
-        if not self.least_columns <= count <= (self.most_columns or count) or (count > 1 and is_unclear):
-            reason = "the host's collator makes texts of languages and ids too, any of what loss.select leaves out"
+        count, is_tagged = len(columns), all("text_id" in features for features in columns)
+        datasets = unwrap_model(self.model).model_card_data.train_datasets  # a batch has no names of its columns
+        datasets = [data for data in datasets if data.get("loss", {}).get("fullname") == fullname(self)] or datasets
+        is_clear = [self._are_texts(data["columns"], count, is_tagged) for data in datasets if data.get("columns")]
+        is_unclear = count > 1 and False in is_clear and True not in is_clear
+        if not self.least_columns <= count <= (self.most_columns or count) or is_unclear:
+            reason = "a collator makes texts of titles, of languages and ids too, any of what loss.select leaves out"
             self.refuse(f"these are {count} text columns: {reason}")
         columns = columns if labels is None else self._labels_as_tags(columns, labels)
         self._warn_of_unkept_state()
         return columns
+
+    def _are_texts(self, columns: list[str], count: int, is_tagged: bool) -> bool | None:
+        """Whether columns that a card shows are the texts to read; None if they are not `count` for a collator."""
+        names = [re.sub("</?code>", "", column) for column in columns]
+        left_out = {*LABELS, *(collator.metadata_columns(names) if is_tagged else ())}
+        texts = [name for name in names if name not in left_out]
+        known = [name for name in ("sentence", "text") if name in texts and self.least_columns == 1][:1]
+        is_fit = all(re.fullmatch(r"sentence_\d+", name) for name in texts)
+        is_read = collator.possible_texts(texts) == texts == (known or texts) and self.takes_texts(texts, names)
+        return is_fit or is_read if len(texts) == count else None
 
     def _labels_as_tags(self, columns: Columns, labels: Tensor) -> Columns:
         """The columns with integer labels as the tag `labels_are`, if it is missing; other labels must not differ."""

@@ -188,12 +188,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
 
 def translation_groups(text: Tensor) -> Tensor:
-    """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another.
-
-    Example:
-        >>> translation_groups(torch.tensor([1, 2, 1, 5, 6, 7])).tolist()   # pairs (1, 5), (2, 6), (1, 7)
-        [0, 1, 0, 0, 1, 0]
-    """
+    """Number the groups of pairs that are connected by shared texts: none of their rows is a negative of another."""
     pairs = len(text) // 2
     distinct, code = text.unique(return_inverse=True)
     group = torch.arange(pairs, device=text.device).repeat(2)

@@ -200,11 +200,7 @@ def _outputs_of_short_text(model: SentenceTransformer, **task: str) -> dict[str,
 
 def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
     """A model of other modules, with all settings of a model."""
-    return SentenceTransformer(
-        modules=modules,
-        device=str(model.device),
-        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
-        default_prompt_name=model.default_prompt_name,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
+    prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
+    same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
+    same |= {"device": str(model.device), "model_card_data": copy.copy(model.model_card_data)}
+    return SentenceTransformer(modules=modules, prompts=prompts, **same)

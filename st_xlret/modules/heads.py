@@ -249,10 +249,8 @@ def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tenso
     wrong = (start < 0) | (start >= end) | (end > lengths)
     if wrong.any():
         row = int(wrong.nonzero()[0])
-        raise ValueError(
-            f"the word of row {row} stands at tokens [{int(start[row])}, {int(end[row])}) of {int(lengths[row])}: "
-            "find the words with the tokenizer and the max_seq_length that the encoder has, without prompts"
-        )
+        place = f"the word of row {row} stands at tokens [{int(start[row])}, {int(end[row])}) of {int(lengths[row])}"
+        raise ValueError(f"{place}: find words with the encoder's tokenizer and max_seq_length, without prompts")
     # Counted over tokens, so that padding on the left shifts nothing.
     position = mask.cumsum(dim=1) - 1
     inside = mask & (position >= start[:, None]) & (position < end[:, None])

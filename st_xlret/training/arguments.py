@@ -17,6 +17,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     """Arguments of [`CrossLingualTrainer`][st_xlret.CrossLingualTrainer]: the host's, and these.
 
     Args:
+        batch_sampler: As for the host. Default: the `batches` of each loss.
         multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of each loss says.
         precision: Number format of both passes, `"fp32"`, `"bf16"`, `"fp16"` or `"auto"`. The weights stay in fp32.
         train_seq_length: Tokens to read of a text in training. Default: as many as the saved model reads.
@@ -30,6 +31,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         joint: Each step sums the losses of one batch of every data set. Default: each batch is of one, drawn at random.
     """
 
+    batch_sampler: str | None = option(None, "Sampler of a data set. By default each loss's.")  # type: ignore[assignment]
     multi_dataset_batch_sampler: str | None = option(  # type: ignore[assignment]
         None, "Batches of several data sets: proportional, round_robin. By default as often as each loss asks for."
     )

@@ -66,7 +66,8 @@ class EncoderArguments:
                 model.max_seq_length = self.max_seq_length
             for place, module in enumerate(model.children()):
                 if self.pooling in ("cls", "mean") and isinstance(module, Pooling):
-                    model[place] = Pooling(module.embedding_dimension, pooling_mode=self.pooling)  # type: ignore[arg-type]
+                    same: Any = {"pooling_mode": self.pooling, "include_prompt": module.include_prompt}
+                    model[place] = Pooling(module.embedding_dimension, **same)
             return model
 
         def train(folder: Path) -> None:

@@ -34,16 +34,20 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
     model.add_adapter(peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", exclude_modules=pooler))
 
 
-def check_weights_match_folder(model: SentenceTransformer) -> None:
-    """Refuse weights that checkpoints of adapters could not refer to: those that are not what their folder holds."""
+def check_adapters_match_folder(model: SentenceTransformer) -> None:
+    """Refuse adapters to weights that checkpoints could not refer to: those that are not what their folder holds."""
     for transformer in outermost_transformers(model):
+        if not getattr(transformer, "peft_config", None):
+            continue
         path = transformer.name_or_path
         try:
             saved = type(transformer).from_pretrained(path).state_dict() if path else {}
         except (OSError, ValueError):
             saved = {}
-        weights = {name: weight for name, weight in transformer.state_dict().items() if "pooler." not in name}
-        if any(name not in saved or not saved[name].to(weight).equal(weight) for name, weight in weights.items()):
+        weights = {name.replace(".base_layer", ""): weight for name, weight in transformer.state_dict().items()}
+        saved = {name.replace(".base_layer", ""): weight for name, weight in saved.items() if "pooler." not in name}
+        same = [name in weights and saved[name].to(weights[name]).equal(weights[name]) for name in saved]
+        if not saved or not all(same):
             way_out = "save the model and load it from there, or train with save_strategy='no'"
             raise ValueError(f"checkpoints of LoRA refer to the weights in {path!r}, and these are others: {way_out}")
 
@@ -85,8 +89,7 @@ def changed_layers(model: nn.Module, *, dropout: float | None = None, attention:
                     take_back.callback(setattr, module, name, share)
                     setattr(module, name, dropout)
         for transformer in outermost_transformers(model) if attention else ():
-            usual: Any = transformer.get_correct_attn_implementation(None)
-            take_back.callback(transformer.set_attn_implementation, usual)
+            take_back.callback(transformer.set_attn_implementation, transformer.config._attn_implementation)
             transformer.set_attn_implementation(attention)  # type: ignore[arg-type]
         yield
 

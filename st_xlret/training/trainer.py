@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base import sampler
 from sentence_transformers.base.modules import Router
-from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers, ProportionalBatchSampler
-from torch.utils.data import BatchSampler, ConcatDataset
+from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.batches.collator import holds_texts, text_columns
@@ -99,14 +99,17 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             freeze_unused(encoder)
         self.loss_state = LossStateCallback([] if loss is None else loss)
         callbacks = [self.loss_state, *(callbacks or [])]
-        self._optimizer_as_given = kwargs.get("optimizers", (None, None))[0]
+        optimizer, schedule = kwargs.get("optimizers", (None, None))
+        if (args.lora_rank and optimizer) or (args.lr_drops and schedule):
+            raise ValueError("lora_rank needs the optimizer, and lr_drops the schedule, that the Trainer makes itself")
         super().__init__(model, args, train_dataset, eval_dataset, loss, callbacks=callbacks, **kwargs)
         if self.model_init is not None:
             self._replace_losses(self.model)
         if isinstance(self.data_collator, CrossLingualDataCollator):
+            self.data_collator = copy.copy(self.data_collator)  # one that is given stays as it is
             self.data_collator.token_dropout = args.token_dropout or self.data_collator.token_dropout
             self.data_collator.max_length = args.train_seq_length or self.data_collator.max_length
-            if args.bf16 and args.device.type == "cpu":
+            if args.bf16 and args.device.type == "cpu" and self.data_collator.preprocess_fn == encoder.preprocess:
                 # oneDNN compiles kernels for each length of texts, and keeps them.
                 lengths = padding_options(encoder, args.train_seq_length)
                 self.data_collator.preprocess_fn = partial(encoder.preprocess, **lengths)
@@ -122,10 +125,18 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
-        loss = self._package_loss_of(dataset)
-        if loss is None or self.args.batch_sampler != BatchSamplers.BATCH_SAMPLER:
+        if self.args.batch_sampler is not None:
             return super().get_batch_sampler(dataset, batch_size, *args, **kwargs)
-        return loss.batches(dataset, batch_size, *args, **kwargs)
+        if (loss := self._package_loss_of(dataset)) is not None:
+            return loss.batches(dataset, batch_size, *args, **kwargs)
+        rows = RandomSampler(dataset, generator=kwargs.get("generator"))
+        return sampler.DefaultBatchSampler(rows, batch_size, *args, **kwargs)
+
+    def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The host's evaluation, on the same batches each time; of a data set that is given, losses read as always."""
+        for loader in getattr(self, "_eval_dataloaders", {}).values():
+            loader.iteration = 0  # persistent workers keep it, and it counts its passes
+        return super().evaluate(select_loss_columns(eval_dataset, self.loss), *args, **kwargs)
 
     def get_multi_dataset_batch_sampler(
         self, dataset: ConcatDataset, batch_samplers: list[BatchSampler], generator: Any = None, seed: int | None = 0
@@ -135,7 +146,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         arguments: Any = (dataset, batch_samplers, generator, seed)
         if self.args.joint:
             return InterleavedBatchSampler(*arguments, in_turn=True)
-        if chosen not in (None, MultiDatasetBatchSamplers.PROPORTIONAL):
+        if chosen not in (None, sampler.MultiDatasetBatchSamplers.PROPORTIONAL):
             return super().get_multi_dataset_batch_sampler(*arguments)
         losses = [self._package_loss_of(part) for part in dataset.datasets]
         ratios = [1.0 if own is None else own.ratio for own in losses]
@@ -143,18 +154,15 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         # The host's sampler gives ranks different data sets, and losses that gather would wait forever.
         if any(losses) and (not by_size or self.args.world_size > 1):
             return InterleavedBatchSampler(*arguments, ratios=None if by_size else ratios)
-        return ProportionalBatchSampler(*arguments)
+        return sampler.ProportionalBatchSampler(*arguments)
 
     def _package_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
-        if not isinstance(self.loss, Mapping):
-            return package_loss(self.loss)
-        by_name = [rows.items() for rows in (self.train_dataset, self.eval_dataset) if isinstance(rows, Mapping)]
-        return next((package_loss(self.loss[name]) for part in by_name for name, rows in part if rows is dataset), None)
+        # The host puts the name of a data set into its rows.
+        return package_loss(self.loss[dataset[0]["dataset_name"]] if isinstance(self.loss, Mapping) else self.loss)
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """Train as the host does; what the arguments change for that alone is taken back, after an exception too."""
-        if isinstance(resume_from_checkpoint, str):
-            self.loss_state.resume_from = resume_from_checkpoint
+        self.loss_state.resume_from = resume_from_checkpoint if isinstance(resume_from_checkpoint, str) else None
         self._loss_values = {}
         with ExitStack() as self._take_back:
             if self.model_init is None:
@@ -176,11 +184,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         for weight in trainable.freeze_word_embeddings(model) if args.freeze_embeddings else ():
             take_back.callback(weight.requires_grad_, True)
         if args.lora_rank:
-            if args.save_strategy != "no":
-                trainable.check_weights_match_folder(model)
             trainable.add_lora(model, args.lora_rank)
             take_back.callback(trainable.merge_adapters, model)
-            self.optimizer = self._optimizer_as_given  # that of an earlier training holds the adapters of then
+            self.optimizer = None  # that of an earlier training holds the adapters of then
+        if args.save_strategy != "no":
+            trainable.check_adapters_match_folder(model)
         self._original = trainable.copy_trainable_weights(model) if args.keep_trained < 1 else {}
 
     def call_model_init(self, trial: Any = None) -> Any:
@@ -270,6 +278,8 @@ def cross_lingual_arguments(args: SentenceTransformerTrainingArguments) -> Cross
         copied.hub_token = args.hub_token  # a copy, as a pickle, has none
         return copied
     values = {field.name: getattr(args, field.name) for field in dataclasses.fields(args) if field.init}
+    if args.batch_sampler == sampler.BatchSamplers.BATCH_SAMPLER:
+        values["batch_sampler"] = None  # the host's default
     precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
     return CrossLingualTrainingArguments(**values, precision=precision)
 
@@ -290,8 +300,8 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
     """Reduce data sets to the columns that their losses read."""
     if isinstance(datasets, Mapping):
         by_name = loss if isinstance(loss, Mapping) else dict.fromkeys(datasets, loss)
-        return {name: select_loss_columns(rows, by_name.get(name)) for name, rows in datasets.items()}
-    if datasets is None or loss is None or isinstance(loss, Mapping):  # the host says which loss or data set is missing
+        return DatasetDict({name: select_loss_columns(rows, by_name.get(name)) for name, rows in datasets.items()})
+    if loss is None or isinstance(loss, Mapping) or datasets is None or isinstance(datasets, str):
         return datasets
     if own := package_loss(loss):
         return own.select(datasets)

@@ -10,8 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator as OfHost
 
-from st_xlret.batches import Blocks, LengthGroupedBatches, Rows, Windows
+from st_xlret.batches import Blocks, CrossLingualDataCollator, LengthGroupedBatches, Rows, Windows
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,
@@ -36,6 +37,8 @@ QUESTIONS = PAIRS.rename_columns({"source": "query", "target": "positive", "sour
 NEGATIVES = QUESTIONS.add_column("negative_1", ["a star"] * 8)
 SHUFFLED = NEGATIVES.select_columns(["negative_1", "positive", "language", "query"])
 BLOCKS = PLAIN.rename_columns({"source": "part_0", "target": "part_1"}).add_column("document", [1] * 8)
+ONE = tiny.pairs(12).select_columns(["source"])
+TITLES = DUMP.select_columns(["title", "sentence", "language", "document"])
 WORDS = Dataset.from_list(tiny.word_rows())
 OF_DOCUMENTS = ["sentence", "language", "document", "position"]
 MODEL = tiny.static()
@@ -62,7 +65,7 @@ def words(model: Any) -> CZNCELoss:
         (CCPLoss, PLAIN.add_column("label", [1] * 8), ["source", "target", "label"]),
         (cross, PLAIN, ["source", "target"]),
         (MSMLoss, BLOCKS.add_column("language", ["en"] * 8), ["part_0", "part_1", "document", "language"]),
-        (SemanticContrastiveLoss, PAIRS, PAIRS.column_names),
+        (SemanticContrastiveLoss, PAIRS.add_column("pair_id", [*range(8)]), PAIRS.column_names),
         (CZNCELoss, PAIRS.remove_columns("source_language"), ["source", "target", "target_language"]),
         (words, WORDS, [c for c in WORDS.column_names if not c.endswith("_word")]),
         # Queries come first, and negatives and others last.
@@ -98,15 +101,16 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
         (LangContrastiveLoss, PAIRS.add_column("title", ["a star"] * 8), "'title'"),
         # Lists of texts.
         (RetrievalContrastiveLoss, QUESTIONS.add_column("negatives", [["a star"]] * 8), r"\['negatives'\]"),
-        (RetrievalContrastiveLoss, QUESTIONS.add_column("others", [[{"text": "a star"}]] * 8), r"\['others'\]"),
         (CCPLoss, DUMP.remove_columns("sentence").add_column("sentence", [["a star"]] * 60), r"\['sentence'\]"),
         # Languages in the place of texts.
-        (SemanticContrastiveLoss, TEXTS.rename_column("language", "lang"), r"\['lang'\]"),
+        (SemanticContrastiveLoss, ONE.add_column("lang", ["English"] * 12), r"among \['source', 'lang'\]"),
+        (SemanticContrastiveLoss, ONE.add_column("iso", ["eng", "fra"] * 6), r"\['iso'\]"),
         (cross, PAIRS.select_columns(["source"]).add_column("locale", ["pt-br", None] * 4), r"\['locale'\]"),
         (CCPLoss, DOCUMENTS.remove_columns("language").add_column("language", ["english"] * 60), "row 0"),
         # Labels that would not be read.
-        (SemanticContrastiveLoss, PLAIN.add_column("label", [0, 1, 2, 0] * 2), r"\['label'\]"),
-        (RetrievalContrastiveLoss, QUESTIONS.add_column("score", [0.5, 0.1] * 4), r"\['score'\]"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("gold_score", [0.5, 0.1] * 4), r"\['gold_score'\]"),
+        (SemanticContrastiveLoss, PLAIN.add_column("is_duplicate", [0, 1] * 4), r"\['is_duplicate'\]"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("negative_ids", [[7]] * 8), r"\['negative_ids'\]"),
         (CCPLoss, PAIRS.add_column("label", [0, 1] * 4), r"\['label'\]"),
     ],
 )
@@ -129,22 +133,27 @@ def test_batches_and_modules_are_changed_by_mappings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "dataset", "named"),
+    ("build", "dataset", "collator", "named"),
     [
-        (RetrievalContrastiveLoss, QUESTIONS, "of languages and ids too"),
-        (MSMLoss, TEXTS, "of languages and ids too"),
-        (SemanticContrastiveLoss, PAIRS, "4 text columns"),
-        (LangContrastiveLoss, PLAIN.add_column("label", [1] * 8).add_column("title", ["a star"] * 8), "3 text"),
-        (SemanticContrastiveLoss, PLAIN.add_column("score", [0.5, 0.1] * 4), "labels"),
-        (CCPLoss, TEXTS.remove_columns("language"), "come without"),
+        (RetrievalContrastiveLoss, QUESTIONS, OfHost, "of languages and ids too"),
+        (MSMLoss, TEXTS, OfHost, "of languages and ids too"),
+        (SemanticContrastiveLoss, PAIRS, OfHost, "4 text columns"),
+        (SemanticContrastiveLoss, ONE.add_column("ID", ["abc"] * 12), OfHost, "2 text columns"),
+        (SemanticContrastiveLoss, ONE.add_column("lang", ["abc"] * 12), CrossLingualDataCollator, "2 text columns"),
+        (LangContrastiveLoss, PLAIN.add_column("label", [1] * 8).add_column("title", ["a star"] * 8), OfHost, "3 text"),
+        (SemanticContrastiveLoss, PLAIN.add_column("score", [0.5, 0.1] * 4), OfHost, "labels"),
+        (CCPLoss, TEXTS.remove_columns("language"), OfHost, "come without"),
+        (CCPLoss, TITLES, CrossLingualDataCollator, "2 text columns"),
+        (CCPLoss, TITLES.remove_columns("document"), CrossLingualDataCollator, "2 text columns"),
+        (MSMLoss, TITLES.rename_column("sentence", "body"), CrossLingualDataCollator, "2 text columns"),
     ],
 )
-def test_metadata_that_the_host_takes_for_texts(tmp_path: Path, build: Any, dataset: Dataset, named: str) -> None:
+def test_what_a_collator_takes_for_texts(tmp_path: Path, build: Any, dataset: Any, collator: Any, named: str) -> None:
     loss = build(tiny.static())
     options = {"max_steps": 1, "per_device_train_batch_size": 4, "report_to": "none", "save_strategy": "no"}
-    args = SentenceTransformerTrainingArguments(str(tmp_path), **options)
+    args, collate = SentenceTransformerTrainingArguments(str(tmp_path), **options), collator(loss.model.preprocess)
     with pytest.raises(ValueError, match=f"{named}.*CrossLingualTrainer"):
-        SentenceTransformerTrainer(model=loss.model, args=args, train_dataset=dataset, loss=loss).train()
+        SentenceTransformerTrainer(loss.model, args, dataset, loss=loss, data_collator=collate).train()
 
 
 def test_a_forgotten_callback_and_a_batch_that_teaches_nothing_are_said_once(

@@ -85,12 +85,12 @@ def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
 def test_settings_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = tiny.transformer()
     plain.prompts, plain.default_prompt_name = {"query": "wind ", "document": "snow "}, "query"
-    plain.similarity_fn_name, plain.truncate_dim = "dot", 16
+    plain.similarity_fn_name, plain.truncate_dim, plain.model_card_data.license = "dot", 16, "mit"
     plain.set_pooling_include_prompt(False)
     monkeypatch.setattr("sentence_transformers.base.model.get_device_name", lambda: "meta")
     for model in (first_last_encoder(plain), with_two_encoders(plain)):
         assert model.prompts == plain.prompts and model.default_prompt_name == "query"
-        assert model.similarity_fn_name == "dot" and model.truncate_dim == 16
+        assert (model.similarity_fn_name, model.truncate_dim, model.model_card_data.license) == ("dot", 16, "mit")
         assert model.device == plain.device == torch.device("cpu")
     assert first_last_encoder(plain)[-1].include_prompt is False
 

@@ -76,13 +76,15 @@ def test_encoders_from_scratch_with_the_tokenizer_of_a_resumed_run(tmp_path: Pat
 
 def test_a_checkpoint_of_either_kind(tmp_path: Path) -> None:
     for saved in (tiny.static(), tiny.transformer()):
+        saved.set_pooling_include_prompt(False)
         saved.save(str(tmp_path / "model"))
         model = load(tmp_path, [], model=str(tmp_path / "model"), max_seq_length=5).to("cpu")
         state = saved.state_dict()
         assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
     assert model.max_seq_length == 5
     for pooling, expected in ((None, "mean"), ("checkpoint", "mean"), ("cls", "cls")):
-        assert load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1].pooling_mode == expected
+        module = load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1]
+        assert (module.pooling_mode, module.include_prompt) == (expected, False)
     with pytest.raises(ValueError, match="--model .*--from_scratch"):
         EncoderArguments(model="m", from_scratch="static")
 

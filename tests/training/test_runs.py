@@ -55,6 +55,9 @@ def test_a_resumed_run_repeats_the_uninterrupted_one(
     assert repeated.steps == next_steps and next_steps
     for name, loss in whole.loss.items():
         assert not changed(state_of(loss), resumed.loss[name])
+    resumed.args.max_steps = 1
+    resumed.train()
+    assert resumed.loss_state.resume_from is None
     if kind == "ccp":
         # It was a run worth repeating: all three losses, several epochs, a bank that was filled more than once.
         counts = Counter(name for _, name, _ in next_steps)

@@ -62,6 +62,10 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     # Trained weights are in no folder: checkpoints of adapters would refer to those before.
     with pytest.raises(ValueError, match="LoRA"):
         trainer.train()
+    add_lora(again, 2)
+    losses, datasets = {"pairs": SemanticContrastiveLoss(again)}, {"pairs": tiny.pairs()}
+    with pytest.raises(ValueError, match="LoRA"):
+        trainer_of(tmp_path, losses, datasets, save_strategy="steps")[0].train()
     trainer.args.save_strategy, between = "no", state_of(model)
     trainer.train()
     assert changed(between, model) and not [name for name in model.state_dict() if "lora_" in name]

@@ -53,8 +53,9 @@ def test_each_loss_draws_its_own_batches_as_often_as_its_ratio_says_beside_those
 def test_samplers_of_the_arguments_and_of_the_loss_replace_the_default(tmp_path: Path) -> None:
     model = tiny.transformer()
     loss = SemanticContrastiveLoss(model, batches=LengthGroupedBatches(model.tokenizer))
-    for options, expected in (({}, "LengthGroupedBatchSampler"), ({"batch_sampler": Rows()}, "LanguageBatchSampler")):
-        trainer = CrossLingualTrainer(model, arguments(tmp_path, **options), tiny.pairs(), loss=loss)
+    cases = {None: "LengthGroupedBatchSampler", Rows(): "LanguageBatchSampler", "batch_sampler": "DefaultBatchSampler"}
+    for chosen, expected in cases.items():
+        trainer = CrossLingualTrainer(model, arguments(tmp_path, batch_sampler=chosen), tiny.pairs(), loss=loss)
         sampler = trainer.get_train_dataloader().batch_sampler
         assert type(getattr(sampler, "batch_sampler", sampler)).__name__ == expected
 
@@ -74,10 +75,19 @@ def test_what_would_train_nothing_or_the_wrong_thing_is_refused_before_the_first
         (loss, tiny.static(), tiny.documents(), {}, "another model"),
         (wrapped, wide, tiny.pairs(), {}, "another model"),
         (loss, model, tiny.documents(), {"freeze_embeddings": True}, "nothing of the encoder"),
+        (loss, model, tiny.documents(), {"weights": [*model.parameters()], "lora_rank": 2}, "lora_rank"),
     ):
         with pytest.raises(ValueError, match=said):
             start(other, model_of_run, data, **options)
     start(loss, model, tiny.documents(), weights=[*model.parameters(), *loss.owned_parameters()])
+
+
+def test_an_evaluation_reads_what_a_training_reads_and_the_same_batches_each_time(tmp_path: Path) -> None:
+    model, rows = tiny.static(), tiny.documents().remove_columns("position")
+    titles = rows.add_column("title", ["sun"] * 60).select_columns(["title", *rows.column_names])
+    args = arguments(tmp_path, dataloader_num_workers=1, dataloader_persistent_workers=True)
+    trainer = CrossLingualTrainer(model, args, {"a": rows}, {"a": rows}, {"a": CCPLoss(model, bank_size=0)})
+    assert len({trainer.evaluate(given)["eval_a_loss"] for given in (None, None, {"a": titles})}) == 1
 
 
 def test_each_training_with_model_init_has_a_model_and_losses_of_its_own(
@@ -264,8 +274,10 @@ def test_part_of_the_training_is_kept(tmp_path: Path) -> None:
     assert not changed(part, trained(0.25, str(tmp_path / "checkpoint-1")))
 
 
-def test_dropout_attention_and_length_are_those_of_the_checkpoint_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_dropout_attention_and_length_are_those_of_the_model_again(attention: str, tmp_path: Path) -> None:
     model = tiny.transformer(dropout=0.1)
+    model[0].auto_model.set_attn_implementation(attention)
 
     def settings() -> tuple[set[float], str]:
         shares = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
@@ -277,7 +289,7 @@ def test_dropout_attention_and_length_are_those_of_the_checkpoint_again(tmp_path
     trainer, _ = trainer_of(tmp_path, {"p": loss}, {"p": tiny.pairs()}, **options)
     assert next(iter(trainer.get_train_dataloader()))["source_input_ids"].shape[1] == 5 and model.max_seq_length == 16
     trainer.train()
-    assert in_training == [({0.3}, "eager")] and settings() == ({0.1}, "sdpa")
+    assert in_training == [({0.3}, "eager")] and settings() == ({0.1}, attention)
 
 
 def test_the_rate_drops_to_a_tenth_after_shares_of_the_steps(tmp_path: Path) -> None:
