@@ -132,9 +132,11 @@ class CrossLingualLoss(nn.Module):
         """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
         columns = list(sentence_features)
         count, is_tagged = len(columns), all("text_id" in features for features in columns)
-        datasets = unwrap_model(self.model).model_card_data.train_datasets  # a batch has no names of its columns
-        datasets = [data for data in datasets if data.get("loss", {}).get("fullname") == fullname(self)] or datasets
-        is_clear = [self._are_texts(data["columns"], count, is_tagged) for data in datasets if data.get("columns")]
+        is_clear = []
+        for data in unwrap_model(self.model).model_card_data.train_datasets:  # a batch has no names of its columns
+            of_loss = data.get("loss", {}).get("fullname", "")
+            if data.get("columns") and (of_loss == fullname(self) or not of_loss.startswith("st_xlret.")):
+                is_clear.append(self._are_texts(data["columns"], count, is_tagged))
         is_unclear = count > 1 and False in is_clear and True not in is_clear
         if not self.least_columns <= count <= (self.most_columns or count) or is_unclear:
             reason = "a collator makes texts of titles, of languages and ids too, any of what loss.select leaves out"

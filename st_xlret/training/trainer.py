@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.base import sampler
@@ -82,6 +82,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self.model_init: Any = kwargs.get("model_init")
         encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given, loss = loss, build_losses(loss, encoder, anew=self.model_init is not None)
+        if isinstance(train_dataset, IterableDataset):  # the host draws it, and warns of samplers
+            args.batch_sampler = args.batch_sampler or sampler.BatchSamplers.BATCH_SAMPLER
         ensure_card_data(encoder)  # the host's would show texts of the data
         train_dataset, eval_dataset = select_loss_columns(train_dataset, loss), select_loss_columns(eval_dataset, loss)
         self._parts = len(train_dataset) if isinstance(train_dataset, Mapping) and args.joint else 1
