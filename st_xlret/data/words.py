@@ -290,10 +290,7 @@ def _phrase_lengths(vocabulary: Iterable[str], language: str) -> dict[str, int]:
 
 @dataclass
 class _TokenFinder:
-    """Finds a word's tokens in a tokenised sentence: they occur once, `TK(A).count(TK(a)) == 1` (Algorithm 1).
-
-    SentencePiece marks the space before a word, where there is one: the tokens in place and those alone are looked for.
-    """
+    """Finds a word's tokens in a tokenised sentence: in place and alone, they occur once (Algorithm 1)."""
 
     tokenizer: Any
     max_length: int | None
