@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,11 @@ from transformers import TrainerCallback, TrainerState, TrainingArguments
 from st_xlret.files import atomic_file
 from st_xlret.losses.base import CrossLingualLoss, package_loss, unwrap_model
 
+logger = logging.getLogger(__name__)
+
 LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
+_UNFINISHED = "unfinished"  # an empty file, the first of a checkpoint
 
 
 class LossStateCallback(TrainerCallback):
@@ -122,6 +127,18 @@ class LossStateCallback(TrainerCallback):
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_(parameters, args.max_grad_norm)
 
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+        """Mark a checkpoint of a script before it is written; move aside what another program wrote under its name."""
+        folder = _checkpoint_folder(args, state)
+        if self.options and control.should_save and args.should_save:
+            if folder.exists() and not any((folder / mark).exists() for mark in (_UNFINISHED, LOSS_STATE_FILE)):
+                moved = folder.rename(f"{folder}.{time.time_ns()}")
+                logger.warning("%s was not of this run, or not whole: it is %s now", folder, moved)
+            folder.mkdir(exist_ok=True, parents=True)
+            (folder / _UNFINISHED).touch()
+
+    on_epoch_end = on_step_end
+
     def on_save(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
         """Write the state into the checkpoint that all ranks have just written; delete old ones, as `keep` says."""
         if get_world_size() > 1:
@@ -130,6 +147,7 @@ class LossStateCallback(TrainerCallback):
         if args.should_save and folder.is_dir():
             with atomic_file(folder / LOSS_STATE_FILE) as temporary:
                 save_file(self.state_dict(), temporary, metadata={"options": json.dumps(self.options)})
+            (folder / _UNFINISHED).unlink(missing_ok=True)
             best = Path(state.best_model_checkpoint or "").name
             for old in complete_checkpoints(folder.parent)[: -self.keep] if self.keep else ():
                 if old.name != best:
