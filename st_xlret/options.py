@@ -60,14 +60,16 @@ def parse(
     every = [each for group in groups for each in fields(group)]
     lists = [each.name for each in every if "list" in str(each.type) and "action" not in each.metadata]
     names = [word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")]
-    if twice := sorted(name for name in lists if names.count(name) > 1):  # the first values would be lost
-        raise ValueError(f"--{twice[0]} is given twice: write its values after one")
+    # The first values would be lost.
+    problems = [f"--{name} is given twice: write its values after one" for name in lists if names.count(name) > 1]
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
     of_files = [word for file in files for word in _command_line_words(file)]
     parsed = parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
     for each, value in [(each, getattr(group, each.name)) for group in parsed for each in fields(group)]:
         if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
-            raise ValueError(f"--{each.name}={value} is below 0")
+            problems.append(f"--{each.name}={value} is below 0")
+    if problems:
+        raise ValueError(problems[0])
     return parsed
 
 

@@ -392,13 +392,13 @@ def checked_vectors(
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; what `fit` cannot take is a `ValueError`."""
     clouds = {str(code): as_array(rows) for code, rows in vectors.items()}
-    if len({normal_form(code) or code for code in clouds}) < len(clouds):
-        raise ValueError(f"a language stands twice among {', '.join(clouds)}")
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
     fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages
     problem = None
-    if not fits or min(map(len, clouds.values())) < min_texts:
+    if len({normal_form(code) or code for code in clouds}) < len(clouds):
+        problem = f"a language stands twice among {', '.join(clouds)}"
+    elif not fits or min(map(len, clouds.values())) < min_texts:
         problem = (
             f"a calibration needs matrices of one width, in two languages at least, with {min_texts} vectors of each "
             f"(min_texts), got {shapes}"

@@ -367,11 +367,14 @@ def counts_in_words(left_out: Mapping[str, int]) -> str:
 
 def find_field(present: Collection[str], field: str | None, usual: Sequence[str], where: str) -> str | None:
     """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
-    if field is not None and field not in present:
-        raise ValueError(f"{where} has no field {field!r}; it has {', '.join(map(repr, list(present)[:20])) or 'none'}")
-    chosen = field or next((name for name in usual if name in present), None)
-    if (count := list(present).count(chosen or "")) > 1:
-        raise ValueError(f"{where} has {count} fields {chosen!r}")
+    chosen = next((name for name in usual if name in present), None) if field is None else field
+    count = 1 if chosen is None else list(present).count(chosen)
+    if count != 1:
+        number, there_are = (
+            f"{count} fields" if count else "no field",
+            ", ".join(map(repr, list(present)[:20])) or "none",
+        )
+        raise ValueError(f"{where} has {number} {chosen!r}; it has {there_are}")
     return chosen
 
 
