@@ -42,7 +42,9 @@ def save_portable(model: Any, folder: str | Path) -> None:
         >>> SentenceTransformer(folder, device="cpu").encode("one").tolist()
         [1.0, 0.0]
     """
-    sections = getattr(model.model_card_data, "sections", {})  # of a card of this package
+    from st_xlret.hub.card import copy_card_data, ensure_card_data
+
+    sections, model._model_card_text = ensure_card_data(model).sections, None  # a card of the host has users' texts
     sections["Where it runs"] = _ENGINES
     model.save_pretrained(str(folder))
     del sections["Where it runs"]
@@ -55,7 +57,9 @@ def save_portable(model: Any, folder: str | Path) -> None:
         logger.warning("%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder)
     routes: Any = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
     for role in ("query", "document") if {*routes} == {"query", "document"} else ():
-        save_portable(_model_of_role(model, role), Path(folder) / role)
+        plain = _model_of_role(model, role)
+        copy_card_data(model, plain)
+        save_portable(plain, Path(folder) / role)
         _link_equal_weights(Path(folder) / role, Path(folder))
 
 
@@ -66,10 +70,7 @@ def _model_of_role(model: Any, role: str) -> Any:
     settings = {name: getattr(model, name) for name in ("similarity_fn_name", "truncate_dim")}
     settings |= {"device": str(model.device), "prompts": dict(model.prompts)}
     settings["default_prompt_name"] = next((name for name in names if model.prompts.get(name)), None)
-    plain = type(model)(modules=[*chain.from_iterable(parts)], **settings)
-    for fact in ("language", "license", "base_model", "tags", "local_files_only"):
-        setattr(plain.model_card_data, fact, getattr(model.model_card_data, fact))
-    return plain
+    return type(model)(modules=[*chain.from_iterable(parts)], **settings)
 
 
 def _link_equal_weights(folder: Path, whole: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, Mock
@@ -24,6 +24,7 @@ from st_xlret.files import (
     write_model,
     write_text,
 )
+from st_xlret.hub.card import CrossLingualCardData
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Model:
     content: str = "new"
     error: BaseException | None = None
     children: Any = list
+    model_card_data: Any = field(default_factory=CrossLingualCardData)
 
     def save_pretrained(self, path: str) -> None:
         (Path(path) / "modules.json").write_text(json.dumps([{"type": self.content, "path": ""}]))

@@ -12,6 +12,7 @@ from huggingface_hub import ModelCard, metadata_save
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
+from st_xlret import save_portable
 from st_xlret.hub.card import _STEPS, LICENSES, set_card_data
 from st_xlret.hub.export import export, load_model
 from st_xlret.modules import CalibrationLayer
@@ -22,20 +23,24 @@ from tests.docs.blocks import python_blocks
 EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
 
 
-def card(model: SentenceTransformer, folder: Path) -> ModelCard:
-    model.save_pretrained(str(folder))
+def card(model: SentenceTransformer, folder: Path, save: Any = SentenceTransformer.save_pretrained) -> ModelCard:
+    save(model, str(folder))
     return ModelCard.load(folder / "README.md")
 
 
 def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_scores(tmp_path: Path) -> None:
-    model = tiny.transformer()
+    model, hosts = tiny.transformer(), tiny.transformer()
     model[0].auto_model.config.name_or_path = "me/base"
     data = {"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]}
     set_card_data(model, languages=["en", "fr"], license="openrail++", tags=["toy"], data=data)
     rows = Dataset.from_dict({"one": ["moon bear <script>"] * 8, "two": ["sun"] * 8})
     options: Any = {"max_steps": 1, "save_strategy": "no", "report_to": "none", "use_cpu": True}
     arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), **options)
-    SentenceTransformerTrainer(model, arguments, rows, loss=MultipleNegativesRankingLoss(model)).train()
+    for each in (model, hosts):
+        SentenceTransformerTrainer(each, arguments, rows, loss=MultipleNegativesRankingLoss(each)).train()
+    assert "moon bear" in card(hosts, tmp_path / "hosts").content
+    for each in (hosts, SentenceTransformer(str(tmp_path / "hosts"), device="cpu")):
+        assert "moon bear" not in card(each, tmp_path / "plain", save_portable).content
     written = card(model, tmp_path / "model")
     facts = {"base_model": "me/base", "license": "openrail++", "language": ["en", "fr"], "datasets": ["me/news"]}
     assert {fact: getattr(written.data, fact) for fact in facts} == facts
