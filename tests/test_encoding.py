@@ -1,7 +1,5 @@
 """The one place that embeds: batches, number formats, layers, maps by language, prompts, vectors on the disk."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from itertools import product

@@ -1,7 +1,5 @@
 """Outputs are whole or not there, and never over what somebody else wrote."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """The house: what packaging promises, and rooms that import only rooms below them."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """What is listed by hand, in pages, docstrings and tables of tests, has every loss, store and benchmark."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

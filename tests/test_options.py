@@ -1,7 +1,5 @@
 """Options of programs: the command line, files of options before it, and words without a name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Saved models as older versions and other engines read them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

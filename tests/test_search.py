@@ -1,7 +1,5 @@
 """Search and mining against programs written from the definitions, in double precision."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

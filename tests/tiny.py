@@ -1,7 +1,5 @@
 """Tiny encoders and texts that the tests of losses and training share."""
 
-from __future__ import annotations
-
 import random
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """BlockBatchSampler: whole blocks of documents of one language, cut afresh."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """CrossLingualDataCollator: tags beside the tokens, positions of words, and token dropout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """InterleavedBatchSampler: whose turn it is, and new passes (test_ranks has several ranks)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

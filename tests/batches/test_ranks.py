@@ -1,7 +1,5 @@
 """Batches depend on the seed and the epoch alone, not on the number of processes: each takes a share of the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Languages and rows in turn: proportions, passes, windows, lengths."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

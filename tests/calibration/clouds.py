@@ -1,7 +1,5 @@
 """Vectors of several languages, each in a region of its own, and what a calibration makes of them."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

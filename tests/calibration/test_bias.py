@@ -1,7 +1,5 @@
 """Figures of calibrations, against loops over every text."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """A calibration: fitted in thin factors, applied by NumPy alone, saved for any language."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The calibration that was asked for, beside other steps and other strengths."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

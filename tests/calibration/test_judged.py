@@ -1,7 +1,5 @@
 """Recall of judged queries, against a search of everything at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

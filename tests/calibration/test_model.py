@@ -1,7 +1,5 @@
 """`calibrate` in one call, and the texts that it draws."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each step against the formula of its paper."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Documents, questions and encoders that the tests of `report` and `calibrate` share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sentence_transformers import SentenceTransformer

@@ -1,7 +1,5 @@
 """An encoder that knows translations word by word, and documents, that the tests of commands share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`st-xlret calibrate`, `report` and `apply`: a model or a map, a table and one recommendation; mapped vectors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

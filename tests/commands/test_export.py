@@ -1,7 +1,5 @@
 """`st-xlret export`: plain models out of checkpoints, adapters and calibrations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`st-xlret index`: texts, languages and vectors in one file, which is written whole or gone on with."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What holds for every command: its help, errors of one line without secrets, and nothing of others replaced."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from io import BytesIO, TextIOWrapper

@@ -1,7 +1,5 @@
 """The page of `st-xlret search --serve`, over HTTP."""
 
-from __future__ import annotations
-
 import http.client
 import socket
 import threading

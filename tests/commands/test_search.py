@@ -1,7 +1,5 @@
 """`st-xlret search`: stored vectors with texts, queries mapped as the vectors were, one result of a group."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,7 +1,5 @@
 """`st-xlret train`: the scripts by name, with recipes by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

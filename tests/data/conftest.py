@@ -1,7 +1,5 @@
 """Tables are kept in a temporary folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import datasets

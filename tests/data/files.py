@@ -1,7 +1,5 @@
 """Writing the files that the tests read (text, pairs, questions in both formats), and loading them with a report."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import lzma

@@ -1,7 +1,5 @@
 """Documents of every format, as a stream and as a table."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

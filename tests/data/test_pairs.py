@@ -1,7 +1,5 @@
 """Parallel sentences of every format in one table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Questions with passages, of BEIR folders and of rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lines, records and tables with their numbers; files of folders; kept tables; texts."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Rows that are held out, and sentences that are packed into units."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Dictionaries and words; Algorithm 1 of ML-CTL: case by case, against a slow copy, with several tokenizers."""
 
-from __future__ import annotations
-
 import random
 import re
 from itertools import product

@@ -1,7 +1,5 @@
 """The results of a module's `work`, on one process and on two."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.distributed.workers import Result, run_on_two_ranks

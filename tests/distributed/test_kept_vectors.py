@@ -1,7 +1,5 @@
 """Two ranks embed a corpus by shards and find exactly what one finds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

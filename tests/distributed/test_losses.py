@@ -1,7 +1,5 @@
 """Each loss on two ranks computes what it computes on one rank with the texts of both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

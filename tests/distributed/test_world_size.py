@@ -1,7 +1,5 @@
 """Two ranks with batches of 4 take the steps of one rank with batches of 8, and a run can go on with another number."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the processes of the distributed tests run; the single process runs the same functions."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

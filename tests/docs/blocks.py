@@ -1,7 +1,5 @@
 """Finding the Python examples of Markdown files."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Where the examples of the documentation run."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The API reference has every public name, and the pictures are those of their programs."""
 
-from __future__ import annotations
-
 import st_xlret
 from docs.tools.api_pages import PAGES, names_of
 from docs.tools.house import ROOMS, house

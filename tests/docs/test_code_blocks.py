@@ -1,7 +1,5 @@
 """Every Python example of the documentation runs, on tiny models and files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every command of the documentation names options that its program has."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from importlib import import_module

@@ -1,7 +1,5 @@
 """The settings of other frameworks give the vectors of queries and of documents."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

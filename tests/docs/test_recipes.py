@@ -1,7 +1,5 @@
 """The tables that the recipes of the guide of data make of published formats."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from st_xlret import load_pairs, load_retrieval

@@ -1,7 +1,5 @@
 """The small world in which the examples of the documentation run: files and checkpoints under the names they use."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

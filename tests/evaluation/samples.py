@@ -1,7 +1,5 @@
 """Small samples in the official layouts, written by hand, that several tests share."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """What is wrong in the files of a benchmark is named with its file and line before a score is of something else."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

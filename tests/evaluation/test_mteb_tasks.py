@@ -1,7 +1,5 @@
 """Our benchmarks by mteb's own front door have the scores of our evaluators."""
 
-from __future__ import annotations
-
 import mteb
 import pytest
 

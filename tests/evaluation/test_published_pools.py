@@ -1,7 +1,5 @@
 """LAReQA and Mewsli-X, Mr.TyDi, XOR-Retrieve: their official layouts, and scores by hand."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

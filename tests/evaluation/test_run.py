@@ -1,7 +1,5 @@
 """The command `evaluate`: its files, its printed tables, and what it refuses."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

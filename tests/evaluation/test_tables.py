@@ -1,7 +1,5 @@
 """Results beside published rows, and what is drawn."""
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """XNLI and PAWS-X: the readers of the published files, and the program that fine-tunes on English."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

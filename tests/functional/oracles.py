@@ -1,7 +1,5 @@
 """The papers' equations as plain loops, one term at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Each equation of the papers against a loop over its terms, limits and edges."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -1,7 +1,5 @@
 """What holds for every equation: types, rows of zeros, numbers that are none, and arguments that do not fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the card that the host writes learns from us."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Exported models give the vectors of the model and its calibration, and load where we are not installed."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

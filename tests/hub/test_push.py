@@ -1,7 +1,5 @@
 """Models on the Hub: pushed whole, without the texts of the user and the token, and over nobody's files unasked."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

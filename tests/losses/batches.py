@@ -1,7 +1,5 @@
 """Batches of documents and of columns that the tests of the losses share, and encoders with two routes."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

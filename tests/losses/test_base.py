@@ -1,7 +1,5 @@
 """What a loss reads of a data set and a batch, how its batches are drawn, and what it owns besides the encoder."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """CCPLoss: the equation over encoder, head and bank, and what it leaves alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Micro-batches against one pass: values, gradients, dropout, autocast, widths; tags and groups of pairs."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

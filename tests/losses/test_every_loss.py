@@ -1,7 +1,5 @@
 """Of every loss: what it remembers and trains, 16 bits, `model.fit`, and what it says to what does not fit."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """MaskedLMLoss against the checkpoint's own masked language model."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MSMLoss: the equation over encoder, document encoder and heads, its options, and what it leaves alone."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The losses over pairs, questions and a teacher's vectors: the equation over an encoder, and what is no negative."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Encoders from scratch, with avg-first-last pooling, and one of queries beside one of passages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

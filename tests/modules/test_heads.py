@@ -1,7 +1,5 @@
 """Heads against normalisation and layers by hand, the document encoder against a loop over masked sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

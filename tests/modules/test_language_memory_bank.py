@@ -1,7 +1,5 @@
 """LanguageMemoryBank against collections.deque."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from itertools import chain
 from pathlib import Path

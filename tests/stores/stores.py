@@ -1,7 +1,5 @@
 """Small collections in files and in real engines, each of which gets the same ten rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The guide's examples for Ray Data and Spark, where these are installed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

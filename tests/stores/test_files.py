@@ -1,7 +1,5 @@
 """Stored vectors in files: types, rows without a vector, languages, and files that are written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The same ten rows through every kind of store: files, and databases in their real engines."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A walk as the guide takes it: report, calibrate, apply; the same queries before and after."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

@@ -1,7 +1,5 @@
 """Tiny runs of every kind: losses in turn, masked sentences, words, and the sum of three losses in every step."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Questions with passages and translations: what is trained on, and what is held out."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Encoders from a checkpoint or from scratch, and the texts that a tokenizer is trained on."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partialmethod
 from pathlib import Path

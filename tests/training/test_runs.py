@@ -1,7 +1,5 @@
 """Runs of every kind: what the host does around the losses changes nothing, and a resumed run repeats the whole one."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

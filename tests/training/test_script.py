@@ -1,7 +1,5 @@
 """The options of a run, what is checked before it, how it resumes, and what a finished run leaves behind."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

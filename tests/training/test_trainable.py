@@ -1,7 +1,5 @@
 """Adapters that are trained, resumed and merged, and what cannot be adapted."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

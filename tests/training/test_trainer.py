@@ -1,7 +1,5 @@
 """CrossLingualTrainer meets what the losses ask for, counts and logs, and stops on what is not finite."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

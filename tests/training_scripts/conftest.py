@@ -1,7 +1,5 @@
 """Tiny data for all scripts, and the scripts as functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

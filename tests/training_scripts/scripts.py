@@ -1,7 +1,5 @@
 """The scripts as functions, tiny data for them, and ways to stop a run."""
 
-from __future__ import annotations
-
 import importlib
 import random
 from collections.abc import Iterator

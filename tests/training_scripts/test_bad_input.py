@@ -1,7 +1,5 @@
 """What cannot work is named before anything is trained or lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

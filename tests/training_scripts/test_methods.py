@@ -1,7 +1,5 @@
 """What each script does alone: which losses it makes of which data, and that they learn."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

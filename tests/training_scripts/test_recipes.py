@@ -1,7 +1,5 @@
 """The files of options reach the scripts, and the losses that they make are those of the papers."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

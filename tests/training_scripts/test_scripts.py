@@ -1,7 +1,5 @@
 """What all six scripts promise: a plain model, its scores and curves; exact resume; options that reach the losses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What an interrupted run, a full disk and a loss that is no number leave behind, with train_ccp.py."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -1,7 +1,5 @@
 """The demo: its sample of sentences, the encoder that it takes, and the whole of it with a tiny encoder."""
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

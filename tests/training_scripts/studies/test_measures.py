@@ -1,7 +1,5 @@
 """What the studies measure of a model, and of its stored vectors, is what the evaluators measure."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

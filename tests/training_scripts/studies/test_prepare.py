@@ -1,7 +1,5 @@
 """What rows of a study share: sentences not to train on, and parts of the texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The published figures: the rows of docs/studies.csv are rows of the studies, and the cards have its figures."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A study runs what is missing, each row after those that it needs, and chooses learning rates."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
