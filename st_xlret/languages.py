@@ -48,10 +48,8 @@ def check_language(code: str, *, where: str = "") -> str:
     normal = normal_form(code) if isinstance(code, str) else None
     if normal is None or len(normal) > MAX_CODE_BYTES or normal == "nan":  # pandas's missing value; Min Nan is nan-tw
         prefix = f"{where}: " if where else ""
-        raise ValueError(
-            f"{prefix}unknown language code {code!r}; use one of at most {MAX_CODE_BYTES} characters, such as 'en' or "
-            "'pt-br' (the IANA language subtag registry lists them all)"
-        )
+        way_out = f"use one of at most {MAX_CODE_BYTES} characters, such as 'en' or 'pt-br', of IANA's language subtags"
+        raise ValueError(f"{prefix}unknown language code {code!r}; {way_out}")
     return normal
 
 

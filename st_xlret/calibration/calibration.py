@@ -160,10 +160,8 @@ class VectorCalibration:
             rows = {"joining": checked_vectors(joining, **limits | {"min_texts": 1}, min_languages=1), **rows}
         has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
         if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
-            raise ValueError(
-                f"the pivot is one of {codes}, lir_components is less than {width}, and keep_mean a share from 0 to 1: "
-                f"got {pivot!r}, {lir_components} and {keep_mean}"
-            )
+            got = f"{pivot!r}, {lir_components} and {keep_mean}"
+            raise ValueError(f"the pivot is one of {codes}, lir_components below {width}, keep_mean a share: got {got}")
         pivot = pivot if pivot in codes else codes[0]
         if keep_mean is None and set(steps) <= SEARCH_STEPS:  # without a part of the mean search loses points
             keep_mean = _KEPT_BY_QUERIES if queries_only else _KEPT_BY_LSAR if is_lsar else _KEPT_BY_OTHERS
@@ -247,10 +245,9 @@ class VectorCalibration:
         number_of = {code: number for number, code in enumerate(self.languages)}
         known = not number_of or (len(codes) == len(rows) and number_of.keys() >= {*codes})
         if not known or role not in ("query", "document") or rows.shape[1:] != (self.dimension,):
-            raise ValueError(
-                f"vectors {unmapped.shape} in {len(codes)} languages, {sorted({*map(str, codes)})}, as a {role!r}: the "
-                f"maps are of {self.dimension} dimensions, of a 'query' or 'document', in {', '.join(self.languages)}"
-            )
+            got = f"vectors {unmapped.shape} in {len(codes)} languages, {sorted({*map(str, codes)})}, as a {role!r}"
+            maps = f"{self.dimension} dimensions, of a 'query' or 'document', in {', '.join(self.languages)}"
+            raise ValueError(f"{got}: the maps are of {maps}")
         if self.maps_of(role) is None:
             return unmapped.astype(np.float32, copy=False)
         rows, basis = strict_unit_rows(rows) if self.normalize else rows, self.basis.astype(np.float32)
@@ -275,10 +272,9 @@ class VectorCalibration:
         fitted_for = {"dimensions": self.dimension, "metric": self.metric, "model": self.model}
         for (what, fitted), other in zip(fitted_for.items(), (dimension, metric, model), strict=True):
             if None not in (fitted, other) and fitted != other:
-                raise ValueError(
-                    f"{name or 'the vectors'}: {what} {other}, but the calibration was fitted for {what} {fitted}: "
-                    "fit one on these vectors (st-xlret calibrate --vectors)"
-                )
+                problem = f"{what} {other}, but the calibration was fitted for {what} {fitted}"
+                way_out = "fit one on these vectors (st-xlret calibrate --vectors)"
+                raise ValueError(f"{name or 'the vectors'}: {problem}: {way_out}")
 
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write `calibration.json`, `model.safetensors` and a README.md that says how to use them; returns the folder.
@@ -420,10 +416,8 @@ def strict_unit_rows(rows: NDArray[Any], what: str = "vectors") -> NDArray[Any]:
     squares = np.einsum("nd,nd->n", rows, rows)
     usable = np.isfinite(squares) & (squares >= np.finfo(np.float32).tiny)
     if not usable.all():
-        raise ValueError(
-            f"{int((~usable).sum())} of {len(rows)} {what} hold NaN, infinite numbers or zeros alone, first row "
-            f"{int(np.argmin(usable))}: leave them out, or embed their texts again"
-        )
+        problem = f"hold NaN, infinite numbers or zeros alone, first row {int(np.argmin(usable))}"
+        raise ValueError(f"{int((~usable).sum())} of {len(rows)} {what} {problem}: leave them out, or embed again")
     return np.asarray(rows / np.sqrt(squares)[:, None])
 
 

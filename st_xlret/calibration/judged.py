@@ -82,10 +82,8 @@ def judged_recall(
     missing = sorted(candidates - place_of.keys())
     lost += [] if place_of else [f"document {name!r}" for name in missing]
     if lost or len(judged) < 2:
-        raise ValueError(
-            f"{qrels} has {len(judged)} queries with an answer: two halves of them are needed, and every query and "
-            f"some documents among the rows that have a vector, a language and a map, which is not so of: {lost[:1]}"
-        )
+        needed = "two halves of them, and each query and some documents among rows with vector, language and map"
+        raise ValueError(f"{qrels} has {len(judged)} queries with an answer: needed are {needed}, not so: {lost[:1]}")
     if missing:
         what = f"{len(missing)} judged documents are not among the rows and left out, such as {missing[0]!r}"
         warnings.warn(f"{qrels}: {what}", stacklevel=2)

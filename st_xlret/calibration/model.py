@@ -254,9 +254,8 @@ def sample_texts(
         drawn = _draw_samples(_text_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29])
     few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
     if len(few) < 2 or min(few.values()) < min_texts:
-        raise DataError(
-            f"texts in two languages at least are needed, and {min_texts} distinct ones of each (min_texts), got {few}"
-        )
+        needed = f"texts in two languages at least, and {min_texts} distinct ones of each (min_texts)"
+        raise DataError(f"needed are {needed}, got {few}")
     return drawn
 
 
@@ -281,10 +280,8 @@ def sample_questions(
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
     if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
-        raise DataError(
-            f"{min_texts} distinct questions (min_texts) are needed in two languages of the documents, or in any one "
-            f"with lsar and queries_only: {counts}"
-        )
+        where = "in two languages of the documents, or in any one with lsar and queries_only"
+        raise DataError(f"{min_texts} distinct questions (min_texts) are needed {where}: {counts}")
     return enough
 
 

@@ -42,10 +42,8 @@ def rotate_into_pivot(
         del counts[pivot]  # its own texts are not used then
     few = {code: count for code, count in counts.items() if count < width}  # most of it would be arbitrary
     if strength and (few or not pairs.keys() <= rows.keys()):
-        raise ValueError(
-            f"a rotation in {width} dimensions needs as many texts, or pairs, of each language: {few}; pairs are in "
-            f"{list(pairs)}, and texts in {codes}"
-        )
+        needed = f"a rotation in {width} dimensions needs as many texts, or pairs, of each language"
+        raise ValueError(f"{needed}: {few}; pairs are in {list(pairs)}, and texts in {codes}")
 
     def mapped_rows(code: str, vectors: NDArray[Any]) -> Tensor:
         matrix, offset = maps.of_language(codes.index(code))

@@ -100,10 +100,8 @@ def lsar(
     _, singular, directions = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)
     removed = min(int((singular > 1e-10 * np.linalg.norm(means)).sum()), rank)
     if removed >= width or not 0 <= rank <= most:  # of the full width: in coordinates of means nothing is left anyway
-        raise ValueError(
-            f"lsar would remove {removed} of {width} dimensions for {len(means)} languages, rank {rank}: take a rank "
-            f"from 0 to {most}, fewer languages, or the step shift"
-        )
+        problem = f"lsar would remove {removed} of {width} dimensions for {len(means)} languages, rank {rank}"
+        raise ValueError(f"{problem}: take a rank from 0 to {most}, fewer languages, or the step shift")
     matrix = -strength * directions[:removed].T @ directions[:removed]
     offset = -(1 - keep_mean) * strength * (common + matrix @ common)
     return Maps(matrix[None], offset[None])

@@ -27,8 +27,6 @@ from st_xlret.commands import check_options
 from st_xlret.languages import LanguageIdentifier, check_language, find_language, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
 
-_NO_GROUP = ("", "nan", "none", "null")  # what is written for a value that is missing
-
 
 @dataclass
 class Arguments:
@@ -117,11 +115,9 @@ class SearchPool:
         if self.calibration is not None:
             self.calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
             if not (store.mark or self.calibration.queries_only):
-                warnings.warn(
-                    f"{map} maps queries and documents, and {store.name} does not say that its vectors are mapped: map "
-                    "them (st-xlret apply), or calibrate with --queries_only",
-                    stacklevel=2,
-                )
+                problem = f"{map} maps queries and documents, and {store.name} does not say that its vectors are mapped"
+                way_out = "map them (st-xlret apply), or calibrate with --queries_only"
+                warnings.warn(f"{problem}: {way_out}", stacklevel=2)
         of_model = set(task_languages(self.model).values())
         self.identifier = language_identifier_or_none(of_model) if of_model else None
         if self.calibration and self.calibration.languages and options.language is None:
@@ -179,7 +175,8 @@ class SearchPool:
         for batch in self.store.batches(texts=True):
             vectors, is_usable, codes = self.store.check_rows(batch, Counter(), needs_language=False)
             beside = {name: batch.column(name).to_pylist() for name in ("id", "text", "source", "group")}
-            named = [(group or "").strip().lower() not in _NO_GROUP for group in beside["group"]]
+            # Missing values as they are written.
+            named = [(group or "").strip().lower() not in ("", "nan", "none", "null") for group in beside["group"]]
             beside["group"] = [beside["group"][row] if is_named else seen + row for row, is_named in enumerate(named)]
             columns = {name: np.array(values, object) for name, values in {**beside, "language": codes}.items()}
             rows = is_usable & columns["text"].astype(bool)

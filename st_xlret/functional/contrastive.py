@@ -277,10 +277,9 @@ def language_contrastive_loss(
     pairs, rows = len(x), 2 * len(x) + len(others)
     divisor = {"mean": pairs * (rows - 2), "sum": 1, "paper": rows * (rows - 2)}.get(reduction)
     if divisor is None or rows < 3:
-        raise ValueError(
-            "a pair is compared with further rows, and reduction is 'mean', 'sum' or 'paper': got "
-            f"{pairs} pairs, {len(others)} others and {reduction!r}; use a larger batch, or give others"
-        )
+        needed = "a pair is compared with further rows, and reduction is 'mean', 'sum' or 'paper'"
+        got = f"{pairs} pairs, {len(others)} others and {reduction!r}"
+        raise ValueError(f"{needed}: got {got}; use a larger batch, or give others")
 
     def sum_of_terms(z: Tensor, chunk: Tensor) -> Tensor:
         d = (z[chunk] - z[chunk + pairs]) @ z.T

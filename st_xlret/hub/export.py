@@ -144,10 +144,8 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
     """Refuse, by a `ValueError`, a model with routes by language, and any routes for maps `by_language`."""
     has_routes = any(isinstance(module, Router) for module in model.children())
     if task_languages(model) or (by_language and has_routes):
-        raise ValueError(
-            "the model has a Router: calibrate the model that it was made from, or, if its routes are tasks and not "
-            "languages, by a step that needs no language (lsar)"
-        )
+        way_out = "calibrate the model that it was made from, or, where routes are tasks, without languages (lsar)"
+        raise ValueError(f"the model has a Router: {way_out}")
 
 
 @dataclass

@@ -370,11 +370,8 @@ def find_field(present: Collection[str], field: str | None, usual: Sequence[str]
     chosen = next((name for name in usual if name in present), None) if field is None else field
     count = 1 if chosen is None else list(present).count(chosen)
     if count != 1:
-        number, there_are = (
-            f"{count} fields" if count else "no field",
-            ", ".join(map(repr, list(present)[:20])) or "none",
-        )
-        raise ValueError(f"{where} has {number} {chosen!r}; it has {there_are}")
+        number, fields = f"{count} fields" if count else "no field", list(present)[:20]
+        raise ValueError(f"{where} has {number} {chosen!r}; it has {', '.join(map(repr, fields)) or 'none'}")
     return chosen
 
 
