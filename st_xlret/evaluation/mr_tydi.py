@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import PathLike, cache_key, cached_table, find_file, read_jsonl, read_lines, read_qrels
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
+from st_xlret.evaluation.retrieval import TEXT_COLUMNS, RetrievalData, RetrievalEvaluator, texts_table
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 LANGUAGES = {
@@ -84,9 +84,8 @@ def _find_pool_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, P
 
 def _load_pool(language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None) -> RetrievalData:
     """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
-    columns = dict.fromkeys(("id", "title", "text", "language"), "string")
     key = cache_key(["mr_tydi", language], [passages])
-    corpus = cached_table(f"passages-{key}", columns, _read_passages(passages, language), cache_dir=cache)
+    corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, _read_passages(passages, language), cache_dir=cache)
     rows: list[tuple[str, str, str, str]] = []
     if questions != qrels:
         for number, line in read_lines(questions):

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 CorpusVectors = Tensor | KeptVectors
 Values = NDArray[np.float64]
+TEXT_COLUMNS = dict.fromkeys(("id", "title", "text", "language"), "string")
 Qrels = Mapping[str, Mapping[str, int]]
 """Query id to document id to judgement; a document is relevant where it is above 0."""
 
@@ -132,7 +133,7 @@ def texts_table(rows: Iterable[tuple[str, str, str, str]]) -> Dataset:
     """Rows (id, title, text, language) as a table, without titles if all are empty; a missing language is ""."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
     columns[3] = languages_of_labels(columns[3])
-    table = dict(zip(("id", "title", "text", "language"), columns, strict=True))
+    table = dict(zip(TEXT_COLUMNS, columns, strict=True))
     return Dataset.from_dict({name: column for name, column in table.items() if name != "title" or any(column)})
 
 

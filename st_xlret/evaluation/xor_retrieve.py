@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import cache_key, cached_table, find_file, read_jsonl, read_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.retrieval import RetrievalEvaluator, ranking_of, texts_table
+from st_xlret.evaluation.retrieval import TEXT_COLUMNS, RetrievalEvaluator, ranking_of, texts_table
 from st_xlret.optional import import_optional
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
@@ -74,8 +74,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         questions = [question for question in questions if question[-1] in chosen]
 
         def load_pool() -> AnsweredQuestions:
-            columns = dict.fromkeys(("id", "title", "text", "language"), "string")
-            corpus = cached_table(f"passages-{key}", columns, _read_passages(table), cache_dir=cache_dir)
+            corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, _read_passages(table), cache_dir=cache_dir)
             asked = texts_table((name, "", text, code) for name, text, _, code in questions)
             return AnsweredQuestions(corpus, asked, [answers for _, _, answers, _ in questions])
 

@@ -278,17 +278,14 @@ class PostgresStore(Store):
         into = into.encode()[:_NAME].decode(errors="ignore")  # as PostgreSQL cuts names, wherever they stand
         is_taken, comment = into in self.columns, f"{_COMMENT}{mark}"
         self.refuse_taken(f"a column {into}", is_taken, comment, self.columns[into][1] if is_taken else None)
-        new = self.sql.Identifier(into)
+        new, text, kind = self.sql.Identifier(into), self.sql.Literal(comment), f"{self.type_name}({self.dimension})"
         with self.sanitize_errors():
             if not is_taken:
-                self._add_column(new, self.sql.Literal(comment))
+                templates = (f"ALTER TABLE {{table}} ADD {{new}} {kind}", "COMMENT ON COLUMN {table}.{new} IS {text}")
+                commands = [self._format_sql(command, new=new, text=text) for command in templates]
+                self._run_briefly(lambda cursor: [cursor.execute(command, ()) for command in commands])
             batches = self._select_batches(self.fields.text is not None, "{new} IS NULL", new=new)  # a rerun goes on
             return sum(self._update_column(new, change(batch)) for batch in batches)
-
-    def _add_column(self, new: Any, comment: Any) -> None:
-        add_column = self._format_sql(f"ALTER TABLE {{table}} ADD {{new}} {self.type_name}({self.dimension})", new=new)
-        add_comment = self._format_sql("COMMENT ON COLUMN {table}.{new} IS {text}", new=new, text=comment)
-        self._run_briefly(lambda cursor: [cursor.execute(command, ()) for command in (add_column, add_comment)])
 
     def _run_briefly(self, action: Callable[[Any], Any]) -> Any:
         """Run an action in a transaction that waits for nobody long, and so makes nobody else wait; a few tries."""

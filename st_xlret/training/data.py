@@ -210,15 +210,9 @@ def without_test_questions(questions: Dataset, test: str) -> Dataset:
 
 def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
     """Give every question hard negatives among the passages of all, by the host; those with fewer are left out."""
-    mined = mine_hard_negatives(
-        questions.select_columns(["query", "positive"]),
-        SentenceTransformer(model),
-        num_negatives=count,
-        range_max=100,
-        relative_margin=0.05,
-        use_faiss=True,
-        output_format="n-tuple",
-    )
+    pairs = questions.select_columns(["query", "positive"])
+    options: Any = {"num_negatives": count, "range_max": 100, "relative_margin": 0.05, "use_faiss": True}
+    mined = mine_hard_negatives(pairs, SentenceTransformer(model), output_format="n-tuple", **options)
     languages = dict(zip(questions["query"], questions["language"], strict=True))
     return mined.add_column("language", [languages[query] for query in mined["query"]])
 

@@ -177,10 +177,8 @@ def command_of(calibration: VectorCalibration, table: pa.Table, folder: Path, **
 def test_what_is_written_is_the_map_of_what_is_stored(tmp_path: Path, capsys) -> None:
     calibration, table = VectorCalibration.fit(CLOUDS, steps=["shift"]), stores.table()
     vectors = [*VECTORS[:5], None, [0, 0, 0, 0], [np.nan, 1, 1, 1], [np.inf, 1, 1, 1], VECTORS[9]]
-    command = command_of(
-        calibration, table.set_column(0, "vector", pa.array(vectors, pa.list_(pa.float32()))), tmp_path
-    )
-    apply(command)
+    stored = table.set_column(0, "vector", pa.array(vectors, pa.list_(pa.float32())))
+    apply(command := command_of(calibration, stored, tmp_path))
     printed, into = capsys.readouterr().out, command[-1]
     reasons = ("4 rows without a vector", "1 row in fr", "1 row without a language", f"4 rows written to {into}")
     assert all(reason in printed for reason in reasons)

@@ -150,19 +150,16 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, caplog: pytest.
         ("a.csv", "language,text\nen,Rain, wind and snow.\n", None, "line 2: 3 cells under 2 names"),
         ("a.csv", "text,language,text\none,en,two\n", None, "2 columns have the name 'text'"),
         ("a.parquet", "PAR1", None, ""),
+        ("a.parquet", pa.table([["one"], ["two"]], names=["text", "text"]), None, ': .*"text" exists 2 times'),
         ("a.jsonl", '{"text": "one", "text": "two"}', None, "line 1: .*a name stands twice"),
         ("a.pdf", "%PDF", None, "jsonl"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, name: str, content: str, column: str, named: str) -> None:
+def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, name: str, content: Any, column: str, named: str) -> None:
+    write: Any = pq.write_table if isinstance(content, pa.Table) else lambda text, file: write_text(file, text)
+    write(content, tmp_path / name)
     with pytest.raises(DataError, match=rf"{name}.*{named}"):
-        texts(write_text(tmp_path / name, content), column=column, language="en")
-
-
-def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table([["one"], ["two"]], names=["text", "text"]), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match=r'a\.parquet: .*"text" exists 2 times'):
-        texts(tmp_path / "a.parquet", language="en")
+        texts(tmp_path / name, column=column, language="en")
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.jsonl", '{{"text": "{}"}}'), ("a.csv", "text\n{}"), ("a.txt", "{}")])

@@ -32,10 +32,8 @@ def test_each_loss_draws_its_own_batches_as_often_as_its_ratio_says_beside_those
     ccp, pairs = CCPLoss(model, bank_size=8, ratio=4.0), SemanticContrastiveLoss(model, ratio=2.0)
     losses = {"ccp": ccp, "pairs": MatryoshkaLoss(model, pairs, [16, 8]), "host": MultipleNegativesRankingLoss(model)}
     datasets = {"ccp": tiny.documents(40), "pairs": tiny.pairs(80), "host": of_host(tiny.pairs(80))}
-    trainer, counts = (
-        CrossLingualTrainer(model, arguments(tmp_path, max_steps=8), datasets, loss=losses),
-        Counter[str](),
-    )
+    trainer = CrossLingualTrainer(model, arguments(tmp_path, max_steps=8), datasets, loss=losses)
+    counts = Counter[str]()
     for batch in trainer.get_train_dataloader():
         counts[batch["dataset_name"]] += 1
         if batch["dataset_name"] == "ccp":
