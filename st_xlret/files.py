@@ -144,7 +144,7 @@ def files_below(folder: Path) -> tuple[set[Path], set[Path], str | None]:
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
     copies = {file for file in every if file.suffix in (".gz", ".xz") and file.with_suffix("") in every}
     logs = (path.name for path in paths if any(map(path.match, _TABLE_LOGS)) and belongs(path.parent))
-    return every, {file for file in every - copies if belongs(file) and not file.is_dir()}, next(logs, None)
+    return every, {file for file in every - copies if belongs(file) and file.is_file()}, next(logs, None)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:

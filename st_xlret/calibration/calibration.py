@@ -236,13 +236,13 @@ class VectorCalibration:
     ) -> NDArray[np.float32]:
         """Map one vector (d,) or rows (n, d), of any length and floating type; the result has unit length.
 
-        Documents of a map of queries alone are returned as they are. `language` is that of all rows, or of each; it is
-        not needed where one map serves all.
+        Documents of a map of queries alone stay. Maps by language need the `language` of all rows, or of each row.
         """
         unmapped = as_array(vectors)
         rows = np.atleast_2d(unmapped).astype(np.float32, copy=False)
-        codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
-        number_of = {code: number for number, code in enumerate(self.languages)}
+        codes = [language] * len(rows) if language is None or isinstance(language, str) else language
+        codes = [code and (normal_form(str(code)) or code) for code in codes]
+        number_of = {normal_form(code) or code: number for number, code in enumerate(self.languages)}
         known = not number_of or (len(codes) == len(rows) and number_of.keys() >= {*codes})
         if not known or role not in ("query", "document") or rows.shape[1:] != (self.dimension,):
             got = f"vectors {unmapped.shape} in {len(codes)} languages, {sorted({*map(str, codes)})}, as a {role!r}"

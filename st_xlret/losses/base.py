@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from accelerate.utils import extract_model_from_parallel
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Value
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import fullname
 from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
@@ -119,9 +118,10 @@ class CrossLingualLoss(nn.Module):
                 misread.append(text)
         if self.least_columns > 1 or len(texts) > 1:
             known = {*required, *texts, *collator.metadata_columns(columns), *filter(collator.is_id, columns)}
-            table = dataset.with_format("arrow", columns=[column for column in columns if column not in known])[:]
-            others = zip(table.column_names, table.columns, strict=True)
-            misread += [name for name, v in others if pa.types.is_nested(v.type) or len(v.unique()) > 1]
+            others = [column for column in columns if column not in known]
+            flat = [column for column in others if isinstance(dataset.features[column], ClassLabel | Value)]
+            table = dataset.with_format("arrow", columns=flat)[:]
+            misread += [column for column in others if column not in flat or len(table[column].unique()) > 1]
         if self.least_columns > 1 and collator.holds_texts(dataset, "document"):
             misread.append("document")  # the id of a document
         of_documents = {"document", "position"} & {*columns} if "document" in required else set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -37,17 +38,16 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
 def check_adapters_match_folder(model: SentenceTransformer) -> None:
     """Refuse adapters to weights that checkpoints could not refer to: those that are not what their folder holds."""
     for transformer in outermost_transformers(model):
-        if not getattr(transformer, "peft_config", None):
-            continue
+        if not getattr(transformer, "peft_config", None) or getattr(transformer, "is_quantized", False):
+            continue  # quantised weights are not trained
         path = transformer.name_or_path
         try:
             saved = type(transformer).from_pretrained(path).state_dict() if path else {}
         except (OSError, ValueError):
             saved = {}
-        weights = {name.replace(".base_layer", ""): weight for name, weight in transformer.state_dict().items()}
-        saved = {name.replace(".base_layer", ""): weight for name, weight in saved.items() if "pooler." not in name}
-        same = [name in weights and saved[name].to(weights[name]).equal(weights[name]) for name in saved]
-        if not saved or not all(same):
+        weights = {re.sub(r"\.(base_layer|original_module)\b", "", n): w for n, w in transformer.state_dict().items()}
+        same = [n in weights and w.to(weights[n]).equal(weights[n]) for n, w in saved.items() if "pooler." not in n]
+        if not same or not all(same):
             way_out = "save the model and load it from there, or train with save_strategy='no'"
             raise ValueError(f"checkpoints of LoRA refer to the weights in {path!r}, and these are others: {way_out}")
 

@@ -52,6 +52,9 @@ def test_labels_of_rows_have_one_spelling_and_may_be_missing() -> None:
     spelt = fit(np.concatenate([*parts.values()]), "shift", languages=labels)
     plain = fit({"en": DOCUMENTS["en"], "fr": DOCUMENTS["fr"]}, "shift")
     assert spelt.languages == ("en", "fr") and spelt.fingerprint == plain.fingerprint
+    as_labels, as_codes = ([code] * len(parts["fra_Latn"]) for code in ("fra_Latn", "fr"))
+    mapped = spelt.transform(parts["fra_Latn"], "document", as_labels)
+    np.testing.assert_array_equal(mapped, plain.transform(parts["fra_Latn"], "document", as_codes))
     with pytest.raises(ValueError, match="stands twice among en, EN"):
         fit({"en": DOCUMENTS["en"], "EN": DOCUMENTS["fr"]})
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Array2D, Dataset
 from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.data_collator import SentenceTransformerDataCollator as OfHost
 
@@ -39,6 +39,7 @@ ONE = tiny.pairs(12).select_columns(["source"])
 TITLES = DUMP.select_columns(["title", "sentence", "language", "document"])
 WORDS = Dataset.from_list(tiny.word_rows())
 OF_DOCUMENTS = ["sentence", "language", "document", "position"]
+GRID = PLAIN.add_column("grid", [[[1.0]]] * 8, feature=Array2D((1, 1), "float32"))
 MODEL = tiny.static()
 
 
@@ -62,6 +63,7 @@ def words(model: Any) -> CZNCELoss:
         (CCPLoss, PAIRS, PAIRS.column_names),
         (CCPLoss, PLAIN.add_column("label", [1] * 8), ["source", "target", "label"]),
         (cross, PLAIN, ["source", "target"]),
+        (SemanticContrastiveLoss, PLAIN.add_column("qid", [*range(8)]), ["source", "target"]),
         (MSMLoss, BLOCKS.add_column("language", ["en"] * 8), ["part_0", "part_1", "document", "language"]),
         (SemanticContrastiveLoss, PAIRS.add_column("pair_id", [*range(8)]), PAIRS.column_names),
         (CZNCELoss, PAIRS.remove_columns("source_language"), ["source", "target", "target_language"]),
@@ -109,6 +111,7 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
         (RetrievalContrastiveLoss, QUESTIONS.add_column("gold_score", [0.5, 0.1] * 4), r"\['gold_score'\]"),
         (SemanticContrastiveLoss, PLAIN.add_column("is_duplicate", [0, 1] * 4), r"\['is_duplicate'\]"),
         (RetrievalContrastiveLoss, QUESTIONS.add_column("negative_ids", [[7]] * 8), r"\['negative_ids'\]"),
+        (SemanticContrastiveLoss, GRID, r"\['grid'\]"),
         (CCPLoss, PAIRS.add_column("label", [0, 1] * 4), r"\['label'\]"),
     ],
 )

@@ -115,7 +115,8 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
     for name in ("language=fr/b.parquet.gz", "_SUCCESS"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "linked").symlink_to(tmp_path / "language=fr")
-    with pytest.warns(UserWarning, match="5 files are left out, such as .b.1"):
+    (tmp_path / "gone.parquet").symlink_to(tmp_path / "nowhere")
+    with pytest.warns(UserWarning, match="6 files are left out, such as .b.1"):
         store = open_store(tmp_path)
     assert len(store) == 4 and next(store.batches()).column("language").to_pylist() == [None] * 2
     assert {code: len(part) for code, part in store.sample(9).items()} == {"fr": 2}

@@ -69,6 +69,18 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     assert changed(between, model) and not [name for name in model.state_dict() if "lora_" in name]
 
 
+@pytest.mark.parametrize("is_quantized", [False, True])
+def test_adapters_with_whole_layers_and_on_quantised_weights(is_quantized: bool, checkpoint: Path, tmp_path) -> None:
+    peft, model = pytest.importorskip("peft"), load(checkpoint)
+    model.add_adapter(peft.LoraConfig(r=2, target_modules="all-linear", modules_to_save=["LayerNorm"]))
+    if is_quantized:  # in 4 bits, which are not those of the folder
+        model[0].auto_model.is_quantized = True
+        model[0].auto_model.embeddings.word_embeddings.weight.data.round_(decimals=1)
+    losses, options = {"pairs": SemanticContrastiveLoss(model)}, {"save_strategy": "steps", "max_steps": 1}
+    trainer_of(tmp_path, losses, {"pairs": tiny.pairs()}, **options)[0].train()
+    assert (tmp_path / "checkpoint-1" / "adapter_model.safetensors").is_file()
+
+
 def test_two_encoders_have_adapters_of_their_own(checkpoint: Path) -> None:
     adapted = load(checkpoint)
     add_lora(adapted, 4)
