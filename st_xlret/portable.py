@@ -135,8 +135,9 @@ def _with_old_rotary_settings(config: Config) -> Config:
 
 
 def _old_tokenizer_config(config: Config) -> Config:
-    if config.get("tokenizer_class") == "TokenizersBackend":  # its name in transformers 5
+    if config.get("tokenizer_class") == "TokenizersBackend":  # in transformers 5, where token types are no default
         config["tokenizer_class"] = "PreTrainedTokenizerFast"
+        config.setdefault("model_input_names", ["input_ids", "attention_mask"])
     if isinstance(config.get("extra_special_tokens"), list):  # transformers 4 expects a dictionary under this name
         config["additional_special_tokens"] = config.pop("extra_special_tokens")
     return config

@@ -69,7 +69,6 @@ def build(name: str) -> SentenceTransformer:
         sizes: Any = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
         sizes["rope_parameters"] = {"full_attention": {"rope_theta": 50.0}, "sliding_attention": {"rope_theta": 30.0}}
         model[0].model = AutoModel.from_config(ModernBertConfig(**sizes, pad_token_id=0))
-        model.tokenizer.model_input_names = ["input_ids", "attention_mask"]
         return model
     if name == "cls":
         model[1] = Pooling(32, pooling_mode="cls")
