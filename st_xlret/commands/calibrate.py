@@ -274,10 +274,8 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     pairs = st_xlret.load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
     if not (texts.query_prompt or texts.document_prompt or any(role_prompt(model, role) for role in PROMPT_NAMES)):
-        print(
-            "the model names no prompts: texts are embedded as they are. If it was trained with prompts, such as E5's "
-            "'query: ' and 'passage: ', give them by --query_prompt and --document_prompt"
-        )
+        way_out = "give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and --document_prompt"
+        print(f"the model names no prompts: texts are embedded as they are. If it was trained with prompts, {way_out}")
     comparisons: list[Comparison] = []
     names = ["steps", "phrases", "queries_only", "pivot", "keep_mean"]
     names += ["query_prompt", "document_prompt", "batch_size", "precision"]
@@ -306,10 +304,8 @@ def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
     print(f"the language identifier disagrees with {100 * mean:.1f} % of the labels")
     for code, (share, other, example) in checked.items():
         if share >= _DOUBTFUL:
-            print(
-                f"warning: {100 * share:.0f} % of the texts labelled {code!r} look like {other!r}, such as "
-                f"{example[:80]!r}: correct them, or leave the language out (--languages)"
-            )
+            what = f"{100 * share:.0f} % of the texts labelled {code!r} look like {other!r}, such as {example[:80]!r}"
+            print(f"warning: {what}: correct them, or leave the language out (--languages)")
 
 
 def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:

@@ -136,8 +136,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
 
     @classmethod
     def from_files(cls, folder: Any, languages: Sequence[str] | None, **options: Any) -> Self:
-        """What `from_directory` returns, of a folder or, if it is None, of the Hub; not of texts in memory alone."""
-        raise NotImplementedError(f"{cls.__name__} reads no files")
+        """What `from_directory` returns, of a folder or, if None, of the Hub; a TypeError for texts in memory alone."""
+        return cls(**options)
 
     @abstractmethod
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
