@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from st_xlret.portable import save_portable
-
 PathLike = str | os.PathLike[str]
 
 PICTURE = "(?s:.{0,200})st-xlret"  # how the pictures of this package begin
@@ -82,13 +80,6 @@ def write_json(path: PathLike, obj: Any) -> Path:
     return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def write_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
-    """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
-    with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
-        save_portable(model, folder)
-    return Path(path)
-
-
 def check_output_directory(
     path: PathLike, overwrite: bool = False, resume: bool | None = None, *, inputs: Iterable[object] = ()
 ) -> Path:
@@ -134,7 +125,7 @@ def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterab
 def files_below(folder: Path) -> tuple[set[Path], set[Path], str | None]:
     """All files and links below a folder; the files that belong to it; the log of a table that says which ones count.
 
-    What is hidden, or of work that is not done (`_temporary`), does not belong, nor does a compressed copy of a file.
+    What is hidden, or of work that is not done (`_temporary`), does not belong.
     """
 
     def belongs(path: Path) -> bool:
@@ -142,9 +133,8 @@ def files_below(folder: Path) -> tuple[set[Path], set[Path], str | None]:
 
     paths = list(folder.rglob("*"))
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
-    copies = {file for file in every if file.suffix in (".gz", ".xz") and file.with_suffix("") in every}
     logs = (path.name for path in paths if any(map(path.match, _TABLE_LOGS)) and belongs(path.parent))
-    return every, {file for file in every - copies if belongs(file) and file.is_file()}, next(logs, None)
+    return every, {file for file in every if belongs(file) and file.is_file()}, next(logs, None)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:

@@ -6,11 +6,13 @@ import filecmp
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain, product
 from pathlib import Path
 from typing import Any
+
+from st_xlret.files import PathLike, atomic_directory
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,13 @@ def save_portable(model: Any, folder: str | Path) -> None:
         copy_card_data(model, plain)
         save_portable(plain, Path(folder) / role)
         _link_equal_weights(Path(folder) / role, Path(folder))
+
+
+def write_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
+    """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
+    with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
+        save_portable(model, folder)
+    return Path(path)
 
 
 def _model_of_role(model: Any, role: str) -> Any:

@@ -19,10 +19,10 @@ from st_xlret.files import (
     check_output_directory,
     check_output_file,
     write_json,
-    write_model,
     write_text,
 )
 from st_xlret.hub.card import CrossLingualCardData
+from st_xlret.portable import write_model
 
 
 @dataclass

@@ -14,8 +14,9 @@ import pytest
 import st_xlret
 from st_xlret.optional import import_optional
 
-ROOMS = ["commands", "training", "stores", "calibration", "hub", "evaluation", "losses", "batches", "encoding", "data"]
-ROOMS += ["search", "modules", "functional", "languages", "precision", "options", "files", "portable", "optional"]
+ROOMS = ["commands", "training", "stores", "calibration", "portable", "hub", "evaluation", "losses", "batches"]
+ROOMS += ["encoding", "data", "search", "modules", "functional", "languages", "precision", "options", "files"]
+ROOMS += ["optional"]
 OPTIONAL = ["faiss", "icu4py", "langcodes", "matplotlib", "mteb", "nltk", "sentencex", "stopwordsiso", "tabulate"]
 """Libraries that no import of st_xlret needs, though most of them are installed with it."""
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from st_xlret.commands import check_options
-from st_xlret.files import check_output_directory, write_model
+from st_xlret.files import check_output_directory
 from st_xlret.options import name_leading_words, option, parse
+from st_xlret.portable import write_model
 
 _DTYPES = ["auto", "float32", "bfloat16", "float16"]
 

@@ -40,7 +40,7 @@ _JOINED_WITHOUT_SPACES = ("ja", "zh", "yue")
 _WITHOUT_SENTENCE_MARKS = ("lo", "th")
 _PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
-_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+_BREAKS = re.compile("\n\\s*\n|(?<=[\u0f0d\u0f0e\u17d4])(?!\\s*[\u0f0d\u0f0e])")  # marks of Tibetan and Khmer
 _COLUMN_NAME = re.compile("source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang")
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
@@ -236,17 +236,18 @@ def source_files(
             continue
         every, inside, log = files_below(path)
         files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
-        if log or not taken:
-            problem = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
-            if log:
-                problem = f"{log} says which files of a table count: give a copy of its rows"
-            raise DataError(problem, source)
-        kinds = {".gz", ".xz", *(file.suffix for file in taken)}
+        if log:
+            raise DataError(f"{log} says which files of a table count: give a copy of its rows", source)
+        if not taken:
+            raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
+        kinds = {file.suffix for file in taken}
         others = [file for file in every if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)]
         if others := sorted(others, key=lambda file: (file not in inside, file)):
             names = ", ".join(str(file.relative_to(path)) for file in others[:3])
             logger.warning("%s: not read: %d files, such as %s", source, len(others), names)
-    return sorted(files)
+    if copies := {file for file in files if file.suffix in (".gz", ".xz") and file.with_suffix("") in files}:
+        logger.warning("not read: %d compressed copies, such as %s", len(copies), min(copies))
+    return sorted(files - copies)
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:
@@ -354,8 +355,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     import sentencex
 
     primary = _primary_code(language)
-    segments = (segment for part in _PARAGRAPH_BREAK.split(text) for segment in sentencex.segment(primary, part))
-    segments = (part for segment in segments for part in re.split("(?<=\u17d4)", segment))  # Khmer's full stop
+    segments = (segment for part in _BREAKS.split(text) for segment in sentencex.segment(primary, part))
     sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
     if primary in _WITHOUT_SENTENCE_MARKS:
         return [run for sentence in sentences for run in _PHRASES.findall(sentence)]

@@ -56,8 +56,9 @@ def apply_calibration(
                 mapped[rows] = calibration.transform(vectors[rows], "document", languages)
             except ValueError:  # of a vector that is the mean itself, nothing is left
                 parts += np.array_split(rows, 2) if len(rows) > 1 else []
-        has_vector = ~np.isnan(mapped[:, 0])
-        left_out["of which the map leaves nothing"] += int((is_usable & ~has_vector).sum())
+        has_vector = (np.abs(mapped) <= np.finfo(store.numbers).max).all(axis=1)
+        mapped[~has_vector] = np.nan
+        left_out["of which the map leaves nothing to store"] += int((is_usable & ~has_vector).sum())
         written += int(has_vector.sum())
         bar.update(batch.num_rows)
         return batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(mapped))

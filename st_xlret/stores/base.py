@@ -47,11 +47,13 @@ METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "ip": "dot", "eu
 _NO_CODE = "with a language that is no code, such as"
 _SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
-_SECRETS = re.compile(  # user and password of a URL; settings and parameters; tokens of the Hub
-    r"(\w{2,}:/*)[^\s'\"]*(@)|((?:pass(?:phrase|w(?:or)?d)?|pwd|token|key|secret|sig(?:nature)?|credential)\s*=\s*)"
-    r"(?:'(?:\\.|[^'\\])*'|[^\s&'\"]+)|\b(hf_)\w{9,}",
+_SECRETS = re.compile(  # settings, parameters and headers; user and password of a URL; tokens of the Hub
+    r"((?:(?:pass(?:phrase|w(?:or)?d)|pwd|secret|credential|\bauth(?:orization)?|api.?key|[-_]token)['\"]?\s*[=:]|"
+    r"(?:pass|token|key|sig(?:nature)?)\s*=)\s*(?:(?:bearer|basic|token)\s+)?)"
+    r"(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s&'\"]+)|(\w{2,}:/*)[^\s'\"]*(@)|\b(hf_)\w{9,}",
     re.I,
 )
+_ESCAPES = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")  # of terminals
 
 
 class Fields(NamedTuple):
@@ -79,6 +81,7 @@ class Store(AbstractContextManager["Store"]):
     name: str  # for messages, without passwords and keys
     name_in_store: str  # of the column, named vector, collection, table or file that has the vectors; in the mark
     dimension: int
+    numbers: Any = np.float32  # the type of those that it holds
     metric: Metric | None = None  # None where the store does not say, as for the model and what identifies its weights
     model: str | None = None
     fingerprint: str | None = None
@@ -120,11 +123,9 @@ class Store(AbstractContextManager["Store"]):
 
     def nullable_vector_column(self, vectors: Sequence[Any]) -> pa.Array:
         """Vectors as a database gives them, or None, as a column of a batch."""
-        rows = np.full((len(vectors), self.dimension), np.nan, np.float32)
-        for row, vector in enumerate(vectors):
-            if vector is not None:
-                rows[row] = vector
-        return vector_column(rows)
+        missing = [np.nan] * self.dimension
+        rows = np.array([missing if vector is None else vector for vector in vectors], np.float32)
+        return vector_column(rows.reshape(len(vectors), self.dimension))
 
     def check_rows(
         self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
@@ -319,8 +320,9 @@ def _login_in(rest: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """A message without the users, passwords and keys of the URLs and the settings in it."""
-    return _SECRETS.sub(lambda match: f"{match[1] or match[3] or match[4]}***{match[2] or ''}", text)
+    """A message without the users, passwords and keys of URLs, settings and headers, and escapes of terminals."""
+    shown = _ESCAPES.sub(" ", text)
+    return _SECRETS.sub(lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}", shown)
 
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:
@@ -382,7 +384,7 @@ def payload_value(payload: Any, *paths: str) -> str | None:
         for part in path.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if value not in (None, "") and value == value:
-            return str(value)
+            return str(int(value) if isinstance(value, float) and value.is_integer() else value)
     return None
 
 

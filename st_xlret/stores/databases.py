@@ -62,6 +62,7 @@ class QdrantStore(Store):
         self.name_in_store, self.mark = self.vector or self.collection, (metadata.get(_MARK) or {}).get(self.vector)
         self.model = base.model_name_in({"model": metadata.get("model")})
         self.dimension, self.metric = self.parameters.size, base.metric_of(self.parameters.distance.value, self.name)
+        self.numbers = np.float16 if self.parameters.datatype == qdrant.models.Datatype.FLOAT16 else np.float32
 
     def __len__(self) -> int:
         return int(self.client.count(self.collection).count)
@@ -256,6 +257,7 @@ class PostgresStore(Store):
         self.key, self.key_type = keys[0], self.columns[keys[0]][0]
         kind, comment = self.columns[self.name_in_store]
         self.type_name, _, size = kind.rstrip(")").partition("(")
+        self.numbers = np.float16 if self.type_name == "halfvec" else np.float32
         self.mark = comment.removeprefix(_COMMENT) if comment.startswith(_COMMENT) else None
         metrics = [name[1] for name in classes if name[0] in ("vector", "halfvec") and len(name) == 3]
         self.metric = base.metric_of(min(metrics, key=lambda name: name not in base.METRICS, default=None), self.name)

@@ -61,7 +61,7 @@ class NumpyStore(NumberedStore):
         if self.array.ndim != 2 or not self.array.shape[1] or not np.issubdtype(self.array.dtype, np.floating):
             kind = f"{self.array.dtype} of the shape {self.array.shape}"
             raise ValueError(f"{path} has {kind}; vectors are floating-point numbers of the shape (rows, dimension)")
-        self.dimension = self.array.shape[1]
+        self.dimension, self.numbers = self.array.shape[1], self.array.dtype
 
     def __len__(self) -> int:
         return len(self.array)
@@ -162,7 +162,8 @@ class TableStore(Store):
             if column := base.find_field(schema.names, getattr(self.fields, name, None), usual, self.name):
                 self.columns[name] = column
         column = self.columns["vector"]
-        self.dimension = getattr(schema.field(column).type, "list_size", 0)
+        kind = schema.field(column).type
+        self.dimension, self.numbers = getattr(kind, "list_size", 0), kind.value_type.to_pandas_dtype()
         if not self.dimension:
             vectors = (vector.as_py() for batch in self._table_batches([column]) for vector in batch.column(column))
             self.dimension = base.first_vector_length(vectors)

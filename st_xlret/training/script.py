@@ -24,10 +24,11 @@ from transformers import TrainerState, set_seed
 
 from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
-from st_xlret.files import PICTURE, atomic_directory, check_output_directory, check_output_file, write_json, write_model
+from st_xlret.files import PICTURE, atomic_directory, check_output_directory, check_output_file, write_json
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.hub.export import Repository
 from st_xlret.options import option
+from st_xlret.portable import write_model
 from st_xlret.stores.base import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LOSS_STATE_FILE, complete_checkpoints

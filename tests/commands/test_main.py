@@ -59,7 +59,8 @@ def test_every_command_has_its_help_and_choices_without_heavy_libraries(reposito
         "export m --output o --push_to_hub https://me:secret@huggingface.co/m",
         "search i.parquet --query a --model hf_secretsecretsecret",
         "train ccp --documents https://me:secret@nowhere.invalid/docs.jsonl --output_dir runs",
-        "calibrate --password=secret",
+        "calibrate --password=secret auth=secret",
+        "calibrate {'api_key':'secret','password':p@secret}",
     ],
 )
 def test_no_error_shows_a_secret(command: str, tmp_path, monkeypatch, capsys, caplog) -> None:

@@ -67,6 +67,7 @@ def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pyte
         ("pt-br", ["O Sr. Silva saiu.", "Voltou tarde."]),
         ("zh-tw", ["你好。", "我們去公園吧！", "你來嗎？"]),
         ("km", ["ខ្ញុំ ទៅផ្ទះ។", "វាដេកលក់។"]),
+        ("bo", ["ང་ཁྱིམ་ལ་འགྲོ། །", "ཆར་པ་འབབ།", "གྲང་མོ༎"]),
     ],
 )
 def test_text_is_split_and_joined(language: str, sentences: list[str]) -> None:

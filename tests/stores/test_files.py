@@ -67,9 +67,14 @@ def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(t
     assert sample == {"de": [[3, 4]], "en": [[1, 2], [7, 0]]}
     without_first = VectorCalibration(np.eye(2), Maps(-np.diag([1.0, 0.0])[None], np.zeros((1, 2))))
     applied = apply_calibration(without_first, store, str(tmp_path / "mapped.parquet"))
-    assert applied == (2, {"without a vector that can be mapped": 5, "of which the map leaves nothing": 2})
+    assert applied == (
+        2,
+        {"without a vector that can be mapped": 5, "of which the map leaves nothing to store": 2},
+    )
     mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"].to_pylist()
     assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None, None]
+    twice = VectorCalibration(np.eye(2), Maps(np.eye(2)[None], np.zeros((1, 2))), normalize=False)
+    assert apply_calibration(twice, numpy(tmp_path, np.float16([[4e4, 1], [1, 1]])), f"{tmp_path}/a.npy").written == 1
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_languages_inside_a_payload_and_the_layout_of_langchain(tmp_path: Path, 
     address = build("qdrant")
     store = opened(address, language_field="metadata.language")
     assert read(store)[1] == LANGUAGES
-    payload = {"page_content": "Il pleut.", "metadata": {"language": "fr", "source": "a.pdf", "page": 3}}
+    payload = {"page_content": "Il pleut.", "metadata": {"language": "fr", "source": "a.pdf", "page": 3.0}}
     store.client.overwrite_payload("docs", payload, points=[0])
     store.client.set_payload("docs", {"metadata": {"language": float("nan")}}, points=[1])  # of pandas
     assert read(store)[1][:3] == ["fr", None, "en"]

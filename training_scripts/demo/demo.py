@@ -37,10 +37,11 @@ from st_xlret.calibration import embed_by_language
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import map_at_k, markdown_table
 from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
-from st_xlret.files import check_output_directory, write_json, write_model
+from st_xlret.files import check_output_directory, write_json
 from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import load_model, pooled_rows
 from st_xlret.options import option, parse
+from st_xlret.portable import write_model
 from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
 from st_xlret.training.teacher import distillation_data
