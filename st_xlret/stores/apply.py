@@ -33,6 +33,18 @@ def apply_calibration(
     `into` is the name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
     collection (Chroma). An `OSError` says that the name is taken, or that the store has not taken all rows; a
     `ValueError` that the map is of other vectors, or of queries alone, or that the vectors are mapped already.
+
+    Example:
+        >>> import tempfile
+        >>> from st_xlret import VectorCalibration
+        >>> from st_xlret.stores import open_store
+        >>> vectors = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
+        >>> calibration = VectorCalibration.fit(vectors, ["en", "fr"] * 60)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(f"{folder}/vectors.npy", vectors)
+        ...     with open_store(f"{folder}/vectors.npy") as store:
+        ...         apply_calibration(calibration, store, f"{folder}/mapped.npy").written
+        120
     """
     if calibration.queries_only:
         raise ValueError("this calibration maps queries alone: there is nothing to write, the stored vectors stay")

@@ -55,8 +55,12 @@ def test_labels_of_rows_have_one_spelling_and_may_be_missing() -> None:
     as_labels, as_codes = ([code] * len(parts["fra_Latn"]) for code in ("fra_Latn", "fr"))
     mapped = spelt.transform(parts["fra_Latn"], "document", as_labels)
     np.testing.assert_array_equal(mapped, plain.transform(parts["fra_Latn"], "document", as_codes))
-    with pytest.raises(ValueError, match="stands twice among en, EN"):
-        fit({"en": DOCUMENTS["en"], "EN": DOCUMENTS["fr"]})
+    asked = {f"{code}_Latn" if code == "en" else code: rows for code, rows in QUERIES.items()}
+    assert fit(DOCUMENTS, "shift", queries=asked).fingerprint == fit(DOCUMENTS, "shift", queries=QUERIES).fingerprint
+    twice = {"en": DOCUMENTS["en"], "EN": DOCUMENTS["fr"]}
+    for documents, queries in ((twice, None), (DOCUMENTS, twice)):
+        with pytest.raises(ValueError, match="stands twice among en, EN"):
+            fit(documents, "shift", queries=queries)
 
 
 @pytest.mark.parametrize("step", ["lsar", "shift"])
