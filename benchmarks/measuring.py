@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import torch
 
 from st_xlret.evaluation import markdown_table
-from st_xlret.files import write_json
+from st_xlret.files import check_output_file, write_json
 
 Step: TypeAlias = "Callable[[], Any]"  # what is measured
 
@@ -98,6 +98,8 @@ def main(comparisons: Mapping[str, Comparison], description: str | None) -> None
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
     parser.add_argument("--only", nargs="+", choices=list(comparisons), help="these comparisons instead of all")
     options = parser.parse_args()
+    if options.output:
+        check_output_file(options.output, ours=r'\{\s*"machine"')
     machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
     results: dict[str, Any] = {"machine": machine}
     for name in options.only or comparisons:
