@@ -10,6 +10,7 @@ ROOMS = [
     ("training", "CrossLingualTrainer and its arguments; state of losses; what scripts share"),
     ("stores", "stored vectors: three methods on Arrow batches, a file each"),
     ("calibration", "steps, rotation, one class in thin factors, bias, choice"),
+    ("portable", "the folder that older hosts and engines read"),
     ("hub", "export to the host's modules, model cards, push"),
     ("evaluation", "one file per benchmark; retrieval of pools; tables; mteb tasks"),
     ("losses", "one file per loss: equation + modules; says which columns it reads"),
@@ -20,7 +21,7 @@ ROOMS = [
     ("modules", "heads, memory bank, document encoder, calibration layer, encoders"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "languages, precision, options, files, portable, optional: one file each"
+FOUNDATION = "languages, precision, options, files, optional: one file each"
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),
