@@ -92,14 +92,16 @@ def measure(comparison: Comparison) -> list[dict[str, str]]:
     return rows
 
 
+def _checked_output(file: str) -> Path:
+    return check_output_file(file, ours=r'\{\s*"machine"')
+
+
 def main(comparisons: Mapping[str, Comparison], description: str | None) -> None:
     """Measure what the command line asks for, and print the tables."""
     parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=description)
-    parser.add_argument("--output", type=Path, help="JSON file for the figures")
+    parser.add_argument("--output", type=_checked_output, help="JSON file for the figures")
     parser.add_argument("--only", nargs="+", choices=list(comparisons), help="these comparisons instead of all")
     options = parser.parse_args()
-    if options.output:
-        check_output_file(options.output, ours=r'\{\s*"machine"')
     machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
     results: dict[str, Any] = {"machine": machine}
     for name in options.only or comparisons:

@@ -44,14 +44,6 @@ def parse(
 
     Raises:
         ValueError: If an option is unknown, a list is given twice, a number negative, or a file no mapping of options.
-
-    Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass
-        ... class Options:
-        ...     steps: int = option(3, "How many steps.")
-        >>> parse([Options], ["--steps", "5"])
-        (Options(steps=5),)
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = [*takewhile(_IS_FILE, words)]

@@ -12,7 +12,7 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-from st_xlret.files import PathLike, atomic_directory
+from st_xlret.files import PathLike, atomic_directory, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,17 @@ def save_portable(model: Any, folder: str | Path) -> None:
         >>> SentenceTransformer(folder, device="cpu").encode("one").tolist()
         [1.0, 0.0]
     """
+    from sentence_transformers.base.model_card import generate_model_card
+
     from st_xlret.hub.card import copy_card_data, ensure_card_data
 
-    sections, model._model_card_text = ensure_card_data(model).sections, None  # a card of the host has users' texts
+    model.save_pretrained(str(folder), create_model_card=False)  # the host's shows texts of the training
+    sections = ensure_card_data(model).sections
     sections["Where it runs"] = _ENGINES
-    model.save_pretrained(str(folder))
+    try:
+        write_text(Path(folder) / "README.md", generate_model_card(model))
+    except Exception:  # of the host, which does the same: no model is lost for its card
+        logger.exception("%s: no model card", folder)
     del sections["Where it runs"]
     file = Path(folder) / "modules.json"
     modules = _rewrite_json(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []

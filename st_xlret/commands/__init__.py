@@ -24,12 +24,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the first argument names; one that fails is a `SystemExit` with a line that says why.
-
-    Example:
-        >>> main(["--version"])
-        st-xlret 0.1.0
-    """
+    """Run the command that the first argument names; one that fails is a `SystemExit` with a line that says why."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
         width = max(map(len, COMMANDS))

@@ -317,9 +317,8 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     check_steps(options.steps, amount, queries_only=options.queries_only)
     store = stored.open_store()
     store.refuse_mapped()
-    queries = (
-        replace(stored, vectors=" ".join(options.queries)).open_store() if options.queries else None
-    )  # of one address
+    one = " ".join(options.queries or [])  # several are no address
+    queries = replace(stored, vectors=one).open_store() if one else None
     count = texts.texts_per_language or usual_texts_per_language(options.steps)
     draw_options: Any = {"min_texts": options.min_texts, "seed": options.seed}
     sample, questions = _sample_vectors(store, texts, count, **draw_options), None

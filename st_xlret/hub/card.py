@@ -38,7 +38,8 @@ _FORMS = {
 # Tags that speak of files or figures of a model, and so not of one that is made from it.
 _OWN_TAGS = {"generated_from_trainer", "mteb", "onnx", "openvino", "transformers.js"}
 # A question, answers to it, and what each step does, with the paper that it is from.
-_QUESTION, _SENTENCES, _STEPS = json.loads((_FOLDER / "card.json").read_text(encoding="utf-8")).values()
+_TEXTS = json.loads((_FOLDER / "card.json").read_text(encoding="utf-8"))
+_QUESTION, _SENTENCES, _STEPS = (_TEXTS[name] for name in ("question", "answers", "steps"))
 # By paper; the Hub makes tags of the addresses.
 _ENTRIES = (_FOLDER / "citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
 _CITATIONS = {"CCP": CCPLoss.citation} | dict(zip(("MUSE", "LIR", "LSAR", "CORAL"), _ENTRIES, strict=True))

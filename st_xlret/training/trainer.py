@@ -134,10 +134,14 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         rows = RandomSampler(dataset, generator=kwargs.get("generator"))
         return sampler.DefaultBatchSampler(rows, batch_size, *args, **kwargs)
 
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+        """The host's batches, the same each time: a loader with persistent workers is kept, and counts its passes."""
+        loader: Any = super().get_eval_dataloader(eval_dataset)
+        loader.iteration = 0
+        return loader
+
     def evaluate(self, eval_dataset: Any = None, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The host's evaluation, on the same batches each time; of a data set that is given, losses read as always."""
-        for loader in getattr(self, "_eval_dataloaders", {}).values():
-            loader.iteration = 0  # persistent workers keep it, and it counts its passes
+        """The host's evaluation; of a data set that is given, losses read as always."""
         return super().evaluate(select_loss_columns(eval_dataset, self.loss), *args, **kwargs)
 
     def get_multi_dataset_batch_sampler(
