@@ -34,7 +34,7 @@ class Model:
     children: Any = list
     model_card_data: Any = field(default_factory=CrossLingualCardData)
 
-    def save_pretrained(self, path: str) -> None:
+    def save_pretrained(self, path: str, create_model_card: bool) -> None:
         (Path(path) / "modules.json").write_text(json.dumps([{"type": self.content, "path": ""}]))
         if self.error is not None:
             raise self.error
