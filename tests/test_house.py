@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from importlib import resources
@@ -108,12 +109,13 @@ def test_the_package_is_typed_and_has_one_version(repository: Path) -> None:
 
 
 def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path: Path) -> None:
-    program = repository / ".ci" / "run"
-    assert os.access(program, os.X_OK)
-    for name, line in (("make", 'echo "$PWD: make $*"'), ("python3", "exit 1")):  # no environment can be made
-        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    how: dict = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, "capture_output": True}
-    done = subprocess.run([str(program)], text=True, check=True, **how)
-    assert done.stdout.splitlines() == [f"{repository}: make {target}" for target in ("setup engines", "test-all")]
+    tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"  # a copy: no environment stands in it, none can be made
+    shutil.copytree(repository / ".ci", tree / ".ci")
+    elsewhere.mkdir()
+    for name, line in (("make", 'echo "$PWD: make $*"'), ("python3", "exit 1")):
+        (elsewhere / name).write_text(f"#!/bin/sh\n{line}\n")
+        (elsewhere / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{elsewhere}:{os.environ['PATH']}"}
+    how: dict = {"cwd": elsewhere, "env": environment, "stdin": subprocess.DEVNULL, "capture_output": True}
+    done = subprocess.run([str(tree / ".ci" / "run")], text=True, check=True, **how)
+    assert done.stdout.splitlines() == [f"{tree}: make {target}" for target in ("setup engines", "test-all")]
