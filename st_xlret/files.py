@@ -80,15 +80,12 @@ def write_json(path: PathLike, obj: Any) -> Path:
     return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def check_output_directory(
-    path: PathLike, overwrite: bool = False, resume: bool | None = None, *, inputs: Iterable[object] = ()
-) -> Path:
+def check_output_directory(path: PathLike, overwrite: bool = False, *, inputs: Iterable[object] = ()) -> Path:
     """Check, before long work, that `atomic_directory` can write its result to the folder `path`. Nothing is made.
 
     Args:
         path: The output folder of a run. It may be missing or empty.
         overwrite: Replace a folder that holds a saved model or map, and nothing else.
-        resume: The run continues, and replaces such a folder, too. None where there is no such option.
         inputs: What the run reads. It may not be inside the folder.
     """
     target, problem = Path(os.path.realpath(path)), None
@@ -99,9 +96,10 @@ def check_output_directory(
     elif target.exists() and any(target.iterdir()):
         contents = sorted(target.rglob("*"))
         others = [file for file in contents if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)]
-        if not overwrite and not resume:
-            other_way = "" if resume is None else " or continue (--resume)"
-            problem = f"already holds files; replace it (--overwrite){other_way}, or give another path"
+        roles = "".join(file.read_text("utf-8") for file in contents if file.name == "router_config.json")
+        others += [file for file in contents if file.name in ("query", "document") and f'"{file.name}": [' not in roles]
+        if not overwrite:
+            problem = "already holds files; replace it (--overwrite), or give another path"
         elif others or not any((target / marker).is_file() for marker in _MARKERS):
             which = others[0].relative_to(target) if others else f"files, but no {' or '.join(_MARKERS)}"
             problem = f"is no saved model or map alone, for it holds {which}: move it away, or give another path"

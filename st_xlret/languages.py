@@ -118,8 +118,7 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
 
 def is_same_language(one: str, other: str) -> bool:
     """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts."""
-    is_primary_the_same = one.partition("-")[0] == other.partition("-")[0]
-    return is_primary_the_same and _language_and_script(one) == _language_and_script(other)
+    return one.partition("-")[0] == other.partition("-")[0] and _language_and_script(one) == _language_and_script(other)
 
 
 def find_language(code: str, known: Iterable[str]) -> str | None:

@@ -91,7 +91,7 @@ def _model_of_role(model: Any, role: str) -> Any:
 def _link_equal_weights(folder: Path, whole: Path) -> None:
     """Let weights that a model of one role has from the whole one be the same file, where the disk can."""
     for file, other in product(folder.rglob("*.safetensors"), whole.rglob("*.safetensors")):
-        if folder not in other.parents and filecmp.cmp(file, other, shallow=False):
+        if folder not in other.parents and not file.samefile(other) and filecmp.cmp(file, other, shallow=False):
             with suppress(OSError):
                 os.link(other, file.with_suffix(".link"))
                 file.with_suffix(".link").replace(file)

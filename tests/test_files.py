@@ -62,15 +62,17 @@ def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
     for stale in ("3_Router/en_0_Dense/config.json", "1_Pooling/config.json", "strength.png", "tokenizer.json"):
         (saved / stale).parent.mkdir(parents=True, exist_ok=True)
         (saved / stale).write_text("{}")
-    with pytest.raises(FileExistsError, match="--overwrite.*--resume"):
-        check_output_directory(saved, resume=False)
-    check_output_directory(saved, resume=True)
+    with pytest.raises(FileExistsError, match="--overwrite"):
+        check_output_directory(saved)
+    check_output_directory(saved, overwrite=True)
     check_output_directory(saved / "runs" / "ccp")  # which makes no folder
     write_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "new" and len(os.listdir(saved)) == 2 and os.listdir(saved.parent) == ["model"]
 
 
-@pytest.mark.parametrize("name", ["thesis.tex", "checkpoint-5/a", "1_Pooling/a.txt", ".git/a", "2024_Old/config.json"])
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", "checkpoint-5/a", "1_Pooling/a.txt", ".git/a", "2024_Old/config.json", "query/README.md"]
+)
 def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str) -> None:
     (saved / name).parent.mkdir(exist_ok=True)
     (saved / name).write_text("years of work")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from st_xlret.calibration.calibration import Role, VectorCalibration, as_array
+from st_xlret.calibration.calibration import Role, VectorCalibration, as_array, named_as
 
 AS_IT_IS = "as it is"
 TEXTS, NEIGHBOURS, WITHIN = 300, 20, 10
@@ -120,6 +120,7 @@ def measure_language_bias(
         >>> round(measure_language_bias(apart, neighbours=5).same_language_share, 2)
         1.0
     """
+    embeddings, documents, queries = (one and named_as([*embeddings], one) for one in (embeddings, documents, queries))
     size = min((len(as_array(rows)) for rows in embeddings.values()), default=0)
     if len(embeddings) < 2 or size * len(embeddings) <= neighbours + 1:
         raise ValueError(f"{size} texts in each of {list(embeddings)} are too few for {neighbours} neighbours")

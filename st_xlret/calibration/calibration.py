@@ -154,12 +154,12 @@ class VectorCalibration:
         rows = {"document": checked_vectors(cast(Vectors, documents), **limits)}
         codes, width = list(rows["document"]), next(iter(rows["document"].values())).shape[1]
         if queries is not None:
-            asked = _named_as(codes, queries)
+            asked = named_as(codes, queries)
             in_both = {code: asked[code] for code in codes if code in asked}
             rows["query"] = checked_vectors(in_both, min_languages=1 + ("lsar" in steps), **limits)
         if joining:
             rows = {"joining": checked_vectors(joining, **limits | {"min_texts": 1}, min_languages=1), **rows}
-        pivot = next(iter(_named_as(codes, {pivot: None})))
+        pivot = next(iter(named_as(codes, {pivot: None})))
         has_pivot = pivot in codes or not {"rotate", "to_pivot"} & set(steps)
         if not has_pivot or not 0 <= lir_components < width or not 0 <= (keep_mean or 0) <= 1:
             got = f"{pivot!r}, {lir_components} and {keep_mean}"
@@ -184,7 +184,7 @@ class VectorCalibration:
         if "rotate" in steps:
             from st_xlret.calibration.rotation import rotate_into_pivot
 
-            named = _named_as(codes, pairs or {})
+            named = named_as(codes, pairs or {})
             parallel = {code: (as_array(source), as_array(target)) for code, (source, target) in named.items()}
             rotate = partial(rotate_into_pivot, rows["document"], pivot, parallel, adversarial=adversarial, seed=seed)
         of_queries = list(rows.get("query", codes))
@@ -390,7 +390,7 @@ def checked_vectors(
     vectors: Vectors, *, metric: str | None = None, normalize: bool = True, min_texts: int = 1, min_languages: int = 2
 ) -> dict[str, NDArray[Any]]:
     """Language -> its vectors (n, d), of unit length if `normalize`; what `fit` cannot take is a `ValueError`."""
-    clouds = {code: as_array(rows) for code, rows in _named_as((), vectors).items()}
+    clouds = {code: as_array(rows) for code, rows in named_as((), vectors).items()}
     shapes = {code: rows.shape for code, rows in clouds.items()}
     widths = {shape[1:] for shape in shapes.values()}
     fits = len(widths) == 1 and len(next(iter(widths))) == 1 and len(shapes) >= min_languages
@@ -412,7 +412,7 @@ def checked_vectors(
     return {code: strict_unit_rows(x, f"vectors of {code!r}") for code, x in clouds.items()} if normalize else clouds
 
 
-def _named_as(codes: Sequence[str], by_language: Mapping[str, Any]) -> dict[str, Any]:
+def named_as(codes: Sequence[str], by_language: Mapping[str, Any]) -> dict[str, Any]:
     """The entries under the spelling of `codes`, where their language is there; one that stands twice is refused."""
     forms = {normal_form(str(code)) or str(code): str(code) for code in by_language}
     if len(forms) < len(by_language):

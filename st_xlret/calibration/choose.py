@@ -252,9 +252,7 @@ class Comparison:
                     "calibrate if results in other languages matter more."
                 )
             if self.strengths.get(self.after.queries_only):
-                lines.append(
-                    f"Of the strengths, {strength:g} has the highest score without labels, {highest:.3f} (auto)."
-                )
+                lines += [f"Of the strengths, {strength:g} has the highest score without labels, {highest:.3f} (auto)."]
         if self.strength and _overshoots(self.after):
             search = self.after.search
             lines.append(

@@ -193,7 +193,7 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     from st_xlret.evaluation.tables import plot_language_bias
 
     output = Path(options.output)
-    picture = output.with_suffix(".png")
+    picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
     with atomic_file(output, ours=_OUR_REPORT) as part, atomic_file(picture, ours=PICTURE) as drawn:
         comparison = _compare_usual_calibrations(texts, stored, options)
         print(f"\n{comparison}")

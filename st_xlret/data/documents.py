@@ -164,7 +164,7 @@ class DocumentSources:
         streams |= {name: enumerate(records, start=1) for name, records in self._collections.items()}
         for file, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
             default: Unit = "document" if _is_beir_corpus(Path(file)) else "sentence"
-            folders = columns_of_folders(Path(file))
+            folders = {key: code for key, code in columns_of_folders(Path(file)).items() if key in ("language", "lang")}
             for line, record in records:
                 try:
                     if folders and isinstance(record, Mapping):

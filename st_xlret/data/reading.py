@@ -99,6 +99,9 @@ def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]
     with openers.get(Path(path).suffix, open)(path, "rb") as stream:
         try:
             for number, line in enumerate(stream, start=1):
+                if number == 1 and b"\r" in line.rstrip() and not line.endswith(b"\n"):
+                    bad_lines("its lines end as on old Macs, by \\r alone: write \\n in its place", path, number)
+                    return
                 yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             bad_lines(f"the compressed file is truncated or damaged from here on ({error})", path, number + 1)

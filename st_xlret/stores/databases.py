@@ -95,7 +95,11 @@ class QdrantStore(Store):
                     continue
                 if self.vector:
                     points = [models.PointVectors(id=record.id, vector={into: vector}) for record, vector in sent]
-                    self.client.update_vectors(self.collection, points)
+                    try:
+                        self.client.update_vectors(self.collection, points)
+                    except Exception as error:  # of a point that was deleted meanwhile; the others are written
+                        if not isinstance(error, KeyError) and getattr(error, "status_code", 0) != 404:
+                            raise
                 else:
                     self.client.upsert(into, [self._point_with_vector(record, vector) for record, vector in sent])
                 of_ids = models.HasIdCondition(has_id=[record.id for record, _ in sent])
@@ -129,16 +133,12 @@ class QdrantStore(Store):
         self.refuse_taken(f"a collection {into}", is_taken, mark, (marks or {}).get(""))
         if not is_taken:
             copied = ("shard_number", "replication_factor", "write_consistency_factor", "on_disk_payload")
-            client.create_collection(
-                into,
-                config.params.vectors,
-                config.params.sparse_vectors,
-                **{name: getattr(config.params, name) for name in copied},
-                hnsw_config=models.HnswConfigDiff(**config.hnsw_config.model_dump()),
-                optimizers_config=models.OptimizersConfigDiff(**config.optimizer_config.model_dump()),
-                quantization_config=config.quantization_config,
-                metadata={**(config.metadata or {}), _MARK: {"": mark}},
-            )
+            settings: Any = {name: getattr(config.params, name) for name in copied}
+            settings["hnsw_config"] = models.HnswConfigDiff(**config.hnsw_config.model_dump())
+            settings["optimizers_config"] = models.OptimizersConfigDiff(**config.optimizer_config.model_dump())
+            settings["quantization_config"] = config.quantization_config
+            settings["metadata"] = {**(config.metadata or {}), _MARK: {"": mark}}
+            client.create_collection(into, config.params.vectors, config.params.sparse_vectors, **settings)
             for field, index in self.info.payload_schema.items():
                 client.create_payload_index(into, field, index.params or index.data_type)
 
@@ -199,12 +199,9 @@ class ChromaStore(Store):
         with self.sanitize_errors():
             marks = {each.name: (each.metadata or {}).get(_MARK) for each in self.client.list_collections()}
             self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
-            mapped = self.client.get_or_create_collection(
-                into,
-                configuration={"hnsw": {"space": self.space}},
-                metadata={**(self.collection.metadata or {}), _MARK: mark},
-                embedding_function=None,
-            )
+            about: Any = {"configuration": {"hnsw": {"space": self.space}}, "embedding_function": None}
+            about["metadata"] = {**(self.collection.metadata or {}), _MARK: mark}
+            mapped = self.client.get_or_create_collection(into, **about)
             for entries in self._entry_pages(without=mapped.get(include=[])["ids"]):  # a stopped run goes on
                 vectors = base.batch_vectors(change(self._entries_to_arrow(entries)))
                 has_vector = ~np.isnan(vectors[:, 0])
@@ -354,6 +351,8 @@ class PostgresStore(Store):
         if path and field not in self.columns:
             base.find_field(self.columns, column, usual, self.name)
             parts = self.sql.SQL(", ").join(map(self.sql.Literal, path.split(".")))
-            return self.sql.SQL("jsonb_extract_path_text({}::jsonb, {})").format(self.sql.Identifier(column), parts)
+            value = self.sql.SQL("jsonb_extract_path({}::jsonb, {})").format(self.sql.Identifier(column), parts)
+            as_text = "CASE jsonb_typeof({0}) WHEN 'number' THEN trim_scale({0}::numeric)::text ELSE {0} #>> '{{}}' END"
+            return self.sql.SQL(as_text).format(value)  # 3 and 3.0 are one number
         present = base.find_field(self.columns, field, usual, self.name)
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")

@@ -95,12 +95,14 @@ class Run:
             print(f"the run in {self.output} is finished: there is nothing to resume; --overwrite starts it anew")
             sys.exit(0)
         made = [path for name in ("checkpoint-*", "tokenizer", "negatives") for path in self.output.glob(name)]
-        if made and not (args.resume or args.overwrite):
-            what = f"checkpoints or their like, {made[0].name}"
-            raise FileExistsError(f"{self.output} holds {what}: --resume continues, --overwrite deletes them")
         options = {name: value for group in groups for name, value in vars(group).items()}
         read = [one for value in options.values() for one in (value if isinstance(value, list) else [value])]
-        check_output_directory(self.output / "model", args.overwrite, args.resume, inputs=read)
+        paths = [Path(str(one)).expanduser().resolve() for one in read]
+        kept = [at for at in made if not args.overwrite or any(at.resolve() in (one, *one.parents) for one in paths)]
+        if kept and not args.resume:
+            what = "holds what is read" if args.overwrite else "is of a run: --resume continues, --overwrite deletes it"
+            raise FileExistsError(f"{kept[0]} {what}")
+        check_output_directory(self.output / "model", args.overwrite or args.resume, inputs=read)
         check_output_file(self.output / "results.json", ours=r'\{\s*"command"')
         check_output_file(self.output / "training.png", ours=PICTURE)
         self._push, self._token = args.push_to_hub, args.hub_token

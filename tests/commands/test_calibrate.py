@@ -129,8 +129,8 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(vectors: str, tmp_pa
     names = {"st_xlret": st_xlret, "query": np.ones(16)}
     exec("\n".join(lines), names)
     np.testing.assert_allclose(names["query"], calibration.transform(np.ones(16)))
-    report(["--vectors", vectors, "--output", str(tmp_path / "bias.json")])
-    assert json.loads((tmp_path / "bias.json").read_text()) == written["before"]
+    report(["--vectors", vectors, "--output", str(tmp_path / "bias.png")])
+    assert json.loads((tmp_path / "bias.png").read_text()) == written["before"]
     # Only a map is replaced, and only if asked.
     with pytest.raises(FileExistsError, match="--overwrite"):
         main(command)

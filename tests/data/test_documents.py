@@ -169,6 +169,8 @@ def test_folders_named_after_a_language_are_a_column(name: str, content: str, tm
     assert texts(tmp_path, unit="document") == DOCUMENTS
     for folder, languages in ((tmp_path, ["fr"]), (tmp_path / "language=fr", None)):
         assert texts(folder, unit="document", languages=languages) == DOCUMENTS[1:]
+    write_text(tmp_path / "text=all" / "a.jsonl", '{"language": "en", "content": "its own"}')
+    assert texts(tmp_path / "text=all", unit="document") == [("en", "its own")]
 
 
 def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,6 +19,9 @@ def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path)
     file = write_bytes(tmp_path / f"a.jsonl{end}", b'\xef\xbb\xbf{"a": 1}\n\n  \r\n{"a": "\xc2\x85"}\r\n{}')
     assert list(read_jsonl(file)) == [(1, {"a": 1}), (4, {"a": "\x85"}), (5, {})]
     assert [number for number, _ in read_lines(file)] == [1, 4, 5]
+    assert [*read_lines(write_bytes(tmp_path / "b.txt", b"a\rb\nc\r"))] == [(1, "a\rb"), (2, "c")]
+    with pytest.raises(DataError, match="c.txt, line 1"):  # line ends of old Macs
+        list(read_lines(write_bytes(tmp_path / "c.txt", b"a\rb\r")))
 
 
 @pytest.mark.parametrize("end", [".gz", ".xz"])

@@ -256,6 +256,16 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path,
     assert "again" not in store.client.get_collection("docs").config.params.vectors
 
 
+def test_points_that_are_deleted_while_a_named_vector_is_written(tmp_path: Path, opened: Opened) -> None:
+    store: Any = opened(stores.named_qdrant(tmp_path))
+    update = store.client.update_vectors
+    store.client.update_vectors = lambda *batch: (store.client.delete("docs", [1, 8]), update(*batch))
+    assert apply_calibration(fitted(store), store, "mapped") == (8, {"deleted meanwhile": 1})
+    store.client.update_vectors = Mock(side_effect=RuntimeError("the disk is full"))
+    with pytest.raises(OSError, match="the disk is full"):
+        apply_calibration(fitted(store), store, "second")
+
+
 def test_rows_that_a_trigger_leaves_out_are_no_success(build: Build, sql: Sql, opened: Opened) -> None:
     store = opened(build("postgresql"))
     skip = "BEGIN IF NEW.key > 30 THEN RETURN NULL; END IF; RETURN NEW; END"
@@ -319,6 +329,10 @@ def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened
     sql("DROP TYPE IF EXISTS spoken CASCADE; CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
     sql("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
     assert read(opened(address))[1] == LANGUAGES
+    sql('UPDATE docs SET about = (CASE key % 2 WHEN 0 THEN \'{"n": 3, "t": "3.0"}\' ELSE \'{"n": 3.0}\' END)::jsonb')
+    for field, groups in (("about.n", {"3"}), ("about.t", {"3.0", None})):
+        batches = opened(address, group_field=field).batches(texts=True)
+        assert {value for batch in batches for value in batch.column("group").to_pylist()} == groups
     for written in (10, 0):  # a name is cut as PostgreSQL does
         store = opened(address)
         assert store.metric == "cosine"  # that of its index
