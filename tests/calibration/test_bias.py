@@ -88,7 +88,9 @@ def test_the_imbalance_lies_between_an_encoder_without_languages_and_one_with_no
     assert bias.same_language_share == 1 and bias.imbalance == pytest.approx(1 - bias.chance)
 
 
-@pytest.mark.parametrize(("texts", "message"), [({"en": 40}, "en"), ({"en": 2, "fr": 2}, "2 texts.*20")])
+@pytest.mark.parametrize(
+    ("texts", "message"), [({"en": 40}, "en"), ({"en": 2, "fr": 2}, "2 texts.*20"), ({"en": 9, "EN": 9}, "twice")]
+)
 def test_too_few_languages_or_texts_are_named(texts: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         measure_language_bias({code: np.eye(count) for code, count in texts.items()})
