@@ -120,7 +120,8 @@ def measure_language_bias(
         >>> round(measure_language_bias(apart, neighbours=5).same_language_share, 2)
         1.0
     """
-    embeddings, documents, queries = (one and named_as([*embeddings], one) for one in (embeddings, documents, queries))
+    embeddings = named_as((), embeddings)
+    documents, queries = (each and named_as([*embeddings], each) for each in (documents, queries))
     size = min((len(as_array(rows)) for rows in embeddings.values()), default=0)
     if len(embeddings) < 2 or size * len(embeddings) <= neighbours + 1:
         raise ValueError(f"{size} texts in each of {list(embeddings)} are too few for {neighbours} neighbours")

@@ -159,8 +159,7 @@ class QdrantStore(Store):
                 return
 
     def _records_to_arrow(self, records: list[Any]) -> pa.RecordBatch:
-        vectors = [record.vector for record in records]
-        vectors = [vector.get(self.vector) if isinstance(vector, dict) else vector for vector in vectors]
+        vectors = [each.vector.get(self.vector) if isinstance(each.vector, dict) else each.vector for each in records]
         beside = self.fields.columns_of_payloads([record.payload for record in records])
         return base.make_batch([record.id for record in records], self.nullable_vector_column(vectors), beside)
 
