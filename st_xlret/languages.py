@@ -156,8 +156,7 @@ def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
 
 def language_in_name(path: str | os.PathLike[str]) -> str:
     """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`; a ValueError if it names none."""
-    stem = Path(path).name.removesuffix(".gz").rpartition(".")[0]
-    return check_language(stem.rpartition(".")[2], where=str(path))
+    return check_language(Path(path).name.removesuffix(".gz").rpartition(".")[0].rpartition(".")[2], where=str(path))
 
 
 class LanguageIdentifier:

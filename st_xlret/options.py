@@ -43,7 +43,7 @@ def parse(
     `HfArgumentParser`, and an instance of each is returned; `description` stands above the options in `--help`.
 
     Raises:
-        ValueError: If an option is unknown, a list is given twice, a number negative, or a file no mapping of options.
+        ValueError: If an option is unknown or empty, a list given twice, a number negative, or a file no mapping.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = [*takewhile(_IS_FILE, words)]
@@ -60,6 +60,8 @@ def parse(
     for each, value in [(each, getattr(group, each.name)) for group in parsed for each in fields(group)]:
         if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
             problems.append(f"--{each.name}={value} is below 0")
+        elif value in ("", [""]) and value != each.default and "prompt" not in each.name:
+            problems.append(f"--{each.name} is empty")  # as a path, it would be the working folder
     if problems:
         raise ValueError(problems[0])
     return parsed

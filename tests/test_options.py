@@ -32,10 +32,12 @@ def test_the_command_line_overrides_files_and_names_have_underscores_or_dashes(t
     assert given == (7, ["fr", "es"], True, "a-b") and not parse([Options], ["--no-in-order"])[0].in_order
 
 
-@pytest.mark.parametrize(
-    "words", [["--what"], ["--my_tok=hf_abc"], ["word"], ["--languages", "de"] * 2, ["--count=-1"]]
-)
-def test_an_unknown_option_a_list_that_is_given_twice_and_a_count_below_zero_are_named(words: list[str]) -> None:
+EMPTY = [["--languages", ""], ["--my_token", ""]]
+WRONG = [*EMPTY, ["--what"], ["--my_tok=hf_abc"], ["word"], ["--languages", "de"] * 2, ["--count=-1"]]
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_options_that_are_unknown_empty_or_given_twice_and_a_count_below_zero_are_named(words: list[str]) -> None:
     with pytest.raises(ValueError, match=words[0]):
         parse([Options], words)
 

@@ -21,7 +21,7 @@ from st_xlret.calibration.calibration import check_steps
 from st_xlret.calibration.choose import QUERIES, QUESTIONS, Comparison, fit_and_compare
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.documents import Unit, read_documents
-from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
+from st_xlret.data.reading import BadLines, DataError, first_record, read_lines, split_sources
 from st_xlret.data.rows import by_language as pairs_by_language
 from st_xlret.encoding import Role, embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
@@ -272,8 +272,7 @@ def sample_questions(
     `questions` are language -> questions; a data set with the columns `text`, `query` or `question` and `language`; or
     paths: folders in BEIR's layout, JSON lines with such fields, or text files with a question per line, named after
     their language (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for all,
-    are left out, and so are languages with fewer than `min_texts`. The language of a
-    question that names none is identified, which needs the extra `langid`.
+    are left out, as are languages with fewer than `min_texts`. Where none is named, it is identified (extra `langid`).
     """
     entries = ((code, text, "", text) for code, text in _question_entries(questions, check_languages(languages)))
     drawn = {code: part.texts for code, part in _draw_samples(entries, texts_per_language, [seed, 31]).items()}
@@ -315,7 +314,7 @@ def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator
     if isinstance(questions, Mapping | Dataset):
         yield from ((language, text) for language, text, *_ in _text_entries(questions, wanted, None, False))
         return
-    for source in [questions] if isinstance(questions, str | Path) else list(questions):
+    for source in split_sources(questions)[0]:
         path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
         records: Any = path
         column, language = None, dict[str, str]()

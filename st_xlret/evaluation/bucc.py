@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, PathLike, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
+from st_xlret.files import files_below
 from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"
@@ -166,7 +167,8 @@ def load_bucc(
     folder: PathLike, languages: Sequence[str] | None = None, *, split: str = "training"
 ) -> dict[str, BUCCCorpus]:
     """Read one split, `"sample"`, `"training"` or `"test"`, of the files of the shared task, wherever in the folder."""
-    folder_of = {file.name.partition("-en.")[0]: file.parent for file in Path(folder).rglob(f"*-en.{split}.en")}
+    files = [file for file in sorted(files_below(Path(folder))[1]) if file.match(f"*-en.{split}.en")]
+    folder_of = {file.name.partition("-en.")[0]: file.parent for file in files}
     corpora = {}
     for code in chosen_names(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):
         source, target = (_read_sentences_by_id(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))

@@ -101,8 +101,7 @@ def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False)
     if context:
         texts = [f"{text} {paragraphs[name]}" for name, text in zip(ids, texts, strict=True)]
     # XQuAD-R has titles in the file and none in the published protocol.
-    rows = zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)
-    return replace(data, corpus=texts_table(rows))
+    return replace(data, corpus=texts_table(zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)))
 
 
 def _read_paragraphs(folder: PathLike) -> dict[str, str]:

@@ -321,8 +321,7 @@ def _login_in(rest: str) -> str:
 
 def without_secrets(text: str) -> str:
     """A message without the users, passwords and keys of URLs, settings and headers, and escapes of terminals."""
-    shown = _ESCAPES.sub(" ", text)
-    return _SECRETS.sub(lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}", shown)
+    return _SECRETS.sub(lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}", _ESCAPES.sub(" ", text))
 
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:

@@ -164,8 +164,9 @@ def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_document
         assert {code: sorted(texts) for code, texts in drawn.items()} == {"en": ["a?", "b?"], "fr": ["c?", "d?"]}
     with pytest.raises(DataError, match="3 distinct.*'de': 1, 'en': 2, 'fr': 2"):
         sample_questions(questions, ["en", "fr", "de"], min_texts=3)
-    with pytest.raises(DataError, match="{}"):
-        sample_questions(questions, ["sw"])
+    for source, wrong in ((questions, "{}"), ("", "no name")):
+        with pytest.raises(DataError, match=wrong):
+            sample_questions(source, ["sw"])
 
 
 def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_reads_the_official_files_wherever_they_are(tmp_path: Path) -> None:
     folder = write_bucc(tmp_path / "bucc2018" / "de-en")
     write(folder / "de-en.training.de", "de-1\tJa .\nde-3\tKatze\u2028Hund")
     write(folder / "de-en.training.en", "en-0\tNo .\r\nen-3\t Yes . \r\n")
+    write(folder / ".ipynb_checkpoints" / "de-en.training.en", "en-0\tan old copy")
     source, target = {"de-1": "Ja .", "de-3": "Katze\u2028Hund"}, {"en-0": "No .", "en-3": "Yes ."}
     assert load_bucc(tmp_path) == {"de": (source, target, {("de-1", "en-0"), ("de-3", "en-3")})}
 
