@@ -220,9 +220,9 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
 
 def _check_code_of_id(code: str, *, shown: object) -> str:
     """The code, if an id holds it; else a `ValueError` that shows the code or the id."""
-    is_short = 1 <= len(code) <= MAX_CODE_BYTES
-    if not (is_short and code.isascii() and code == code.lower() and code.replace("-", "").isalnum()):
-        raise ValueError(f"{shown!r} is no code of 1 to {MAX_CODE_BYTES} lower-case ASCII characters, nor its id")
+    is_code = code == UNKNOWN or (normal_form(code) and code == code.strip().lower().replace("_", "-"))
+    if not is_code or len(code) > MAX_CODE_BYTES:
+        raise ValueError(f"{shown!r} is no language code of {MAX_CODE_BYTES} lower-case characters at most, nor its id")
     return code
 
 

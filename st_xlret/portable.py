@@ -47,7 +47,9 @@ def save_portable(model: Any, folder: str | Path) -> None:
     from sentence_transformers.base.model_card import generate_model_card
 
     from st_xlret.hub.card import copy_card_data, ensure_card_data
+    from st_xlret.hub.export import check_finite
 
+    check_finite(model)
     model.save_pretrained(str(folder), create_model_card=False)  # the host's shows texts of the training
     sections = ensure_card_data(model).sections
     sections["Where it runs"] = _ENGINES

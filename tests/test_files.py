@@ -32,6 +32,7 @@ class Model:
     content: str = "new"
     error: BaseException | None = None
     children: Any = list
+    state_dict: Any = dict
     model_card_data: Any = field(default_factory=CrossLingualCardData)
 
     def save_pretrained(self, path: str, create_model_card: bool) -> None:

@@ -14,10 +14,10 @@ TEXTS = {
 def test_ids_are_reversible_and_fit_int64() -> None:
     for code in ("en", "fr", "yue", "pt-br", "zh-hans", "es-419"):
         assert 0 < language_to_id(code) < 2**56 and id_to_language(language_to_id(code)) == code
-    for code in ("", "zh-hant-tw", "EN", "é", "a b"):
+    for code in ("", "zh-hant-tw", "EN", "é", "a b", "english"):
         with pytest.raises(ValueError, match=repr(code)):
             language_to_id(code)
-    for number in (0, -1, 2**56, 0x45, 0xFF):
+    for number in (0, -1, 2**56, 0x45, 0xFF, 0x61):
         with pytest.raises(ValueError, match=str(number)):
             id_to_language(number)
 

@@ -127,8 +127,11 @@ def test_rotary_settings_and_static_encoders_have_their_old_names(tmp_path: Path
     save_portable(build("rotary"), tmp_path / "rotary")
     config = json.loads((tmp_path / "rotary" / "config.json").read_text())
     assert (config["rope_theta"], config["global_rope_theta"], config["local_rope_theta"]) == (50, 50, 30)
-    save_portable(static(), tmp_path)
+    save_portable(model := static(), tmp_path)
     assert "sentence_transformers.models.StaticEmbedding" in (tmp_path / "modules.json").read_text()
+    model[0].embedding.weight.data[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="NaN"):
+        save_portable(model, tmp_path)
 
 
 PYTHONS = [path for path in os.environ.get("XLRET_OLD_PYTHONS", "").split(os.pathsep) if path]

@@ -25,7 +25,7 @@ from st_xlret.training import script
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
-from st_xlret.training.teacher import ROLES, distillation_data, teacher_vectors
+from st_xlret.training.teacher import COLUMNS, distillation_data, teacher_vectors
 
 
 @dataclass
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if "pairs" in datasets:
         ratio = (1 - share) * method.contrastive_ratio
         losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_arguments("pairs", **common, ratio=ratio))
-    if roles := [role for role in ROLES if role in datasets]:
+    if roles := [role for role in COLUMNS if role in datasets]:
         ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
         vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
         for role in roles:

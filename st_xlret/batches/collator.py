@@ -17,7 +17,8 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from st_xlret.languages import UNKNOWN, check_language, language_to_id
 
-is_id = re.compile(r"(.*_)?(uu|q|p|doc)?(id|idx)|__index_level_\d+__", re.IGNORECASE).fullmatch  # pandas' last
+_IDS = r"(?!(.*_)?neg(ative)?s?_)(.*_)?(uu|q|p|doc)?(id|idx)|__index_level_\d+__"  # none of negatives; pandas' last
+is_id = re.compile(_IDS, re.IGNORECASE).fullmatch
 
 
 def text_to_id(text: str) -> int:
@@ -34,7 +35,7 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
     - Every text gets an id of its own, `text_id`.
     - `language`, or `<column>_language` for one column: ISO 639 codes, which become `language_id` by
       [`language_to_id`][st_xlret.languages.language_to_id].
-    - `document`: integers or strings, which become `document_id`; with a `position`, also `block_id` and
+    - `document`: numbers or strings, which become `document_id`; with a `position`, also `block_id` and
       `sentence_position`.
     - `<column>_start` and `<column>_end`: the half-open token span of a word, which become `word_start` and `word_end`.
       Texts with words get no prompt, and `<column>_word`, the word itself, is dropped.
@@ -66,7 +67,8 @@ class CrossLingualDataCollator(SentenceTransformerDataCollator):
                 codes = (check_language_or_unknown(code, language, row) for row, code in enumerate(columns[language]))
                 tags["language_id"] = list(map(language_to_id, codes))
             if "document" in columns:
-                tags["document_id"] = [text_to_id(d) if isinstance(d, str) else int(d) for d in columns["document"]]
+                documents = (d if isinstance(d, str) or d == int(d) else str(d) for d in columns["document"])
+                tags["document_id"] = [text_to_id(d) if isinstance(d, str) else int(d) for d in documents]
                 if "position" in columns:
                     tags |= {"block_id": tags["document_id"], "sentence_position": columns["position"]}
             if f"{column}_start" in metadata:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from st_xlret.calibration import VectorCalibration
     from st_xlret.calibration.model import sample_texts, weak_language_phrases
     from st_xlret.hub.card import check_license, set_card_data
-    from st_xlret.hub.export import Repository, check_finite, export, load_model, pooled_rows
+    from st_xlret.hub.export import Repository, export, load_model, pooled_rows
     from st_xlret.training.trainable import merge_adapters
 
     check_license(options.license)
@@ -73,7 +73,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     plain = export(model, **maps, default_language=options.default_language)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))
-        check_finite(plain)
     set_card_data(plain, license=options.license)
     plain.model_card_data.model_id = repository.repo_id if repository else None
     write_model(plain, target, overwrite=options.overwrite)

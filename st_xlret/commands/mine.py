@@ -43,8 +43,7 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     """Run the command `mine`."""
-    words = name_leading_words(arguments, "source", "target")
-    (options,) = parse([Arguments], words, description=__doc__, prog=prog)
+    (options,) = parse([Arguments], name_leading_words(arguments, "source", "target"), description=__doc__, prog=prog)
     check_options(options, "source", "target", "model", "output", "k")
     output, is_jsonl = Path(options.output), options.output.endswith(".jsonl")
     ours = r'\{"score": \S+, "source": "' if is_jsonl else r"-?(\d+\.\d{6}|nan|inf)\t"

@@ -83,6 +83,21 @@ class CrossLingualLoss(nn.Module):
         Of documents it reads one text column: `sentence`, else `text`, else the only one. Queries stand before
         documents, and negatives and others last.
         """
+        read = self.columns_to_read(dataset)
+        texts, left_out = collator.possible_texts(read), [name for name in dataset.column_names if name not in read]
+        dataset = dataset.select_columns(read)
+        count, languages = f"{len(dataset)} rows", collator.languages_in_rows(dataset)
+        if "document" in read:
+            documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
+            count = f"{pc.count_distinct(documents)} documents"
+        in_languages = f" in {len(languages)} languages" if languages else ""
+        also = f"; not read: {', '.join(left_out)}" if left_out else ""
+        name = type(self).__name__.removesuffix("Loss")
+        logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
+        return dataset
+
+    def columns_to_read(self, dataset: Dataset) -> list[str]:
+        """The columns that `select` leaves, texts first; a ValueError if they are not clear."""
         if not isinstance(dataset, Dataset):
             self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
         columns, texts = dataset.column_names, collator.sentence_columns(dataset)
@@ -97,17 +112,7 @@ class CrossLingualLoss(nn.Module):
             self.refuse(f"the data set has the text columns {texts} among {columns}. {faults}. {way_out}")
         tags = {*required, "language", *(f"{text}_language" for text in texts)}
         tags |= {"position"} if "document" in required else set()
-        left_out = [column for column in columns if column not in tags and column not in texts]
-        dataset = dataset.select_columns([*texts, *(column for column in columns if column in tags)])
-        count, languages = f"{len(dataset)} rows", collator.languages_in_rows(dataset)
-        if "document" in dataset.column_names:
-            documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
-            count = f"{pc.count_distinct(documents)} documents"
-        in_languages = f" in {len(languages)} languages" if languages else ""
-        also = f"; not read: {', '.join(left_out)}" if left_out else ""
-        name = type(self).__name__.removesuffix("Loss")
-        logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
-        return dataset
+        return [*texts, *(column for column in columns if column in tags)]
 
     def _misread_columns(self, dataset: Dataset, texts: list[str], required: list[str]) -> list[str]:
         """Lists of texts, languages under another name, labels, and documents and positions that rows lack."""
@@ -132,12 +137,12 @@ class CrossLingualLoss(nn.Module):
         """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
         columns = list(sentence_features)
         count, is_tagged = len(columns), all("text_id" in features for features in columns)
-        is_clear = []
-        for data in unwrap_model(self.model).model_card_data.train_datasets:  # a batch has no names of its columns
-            of_loss = data.get("loss", {}).get("fullname", "")
-            if data.get("columns") and (of_loss == fullname(self) or not of_loss.startswith("st_xlret.")):
-                is_clear.append(self._are_texts(data["columns"], count, is_tagged))
-        is_unclear = count > 1 and False in is_clear and True not in is_clear
+        card: Any = unwrap_model(self.model).model_card_data  # a batch has no names of its columns
+        shown = card.train_datasets if torch.is_grad_enabled() else card.eval_datasets
+        read = [(data.get("loss", {}).get("fullname", ""), data["columns"]) for data in shown if data.get("columns")]
+        of_own = {self._are_texts(names, count, is_tagged) for loss, names in read if loss == fullname(self)}
+        of_host = {self._are_texts(names, count, is_tagged) for loss, names in read if not loss.startswith("st_xlret.")}
+        is_unclear = count > 1 and (False in of_own or of_host - {None} == {False})
         if not self.least_columns <= count <= (self.most_columns or count) or is_unclear:
             reason = "a collator makes texts of titles, of languages and ids too, any of what loss.select leaves out"
             self.refuse(f"these are {count} text columns: {reason}")

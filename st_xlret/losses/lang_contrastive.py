@@ -119,7 +119,7 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
 class PairContrastiveLoss(WeightedContrastiveLoss):
     """Base of the losses that compare each of N pairs with the others of the batch, by `equation`."""
 
-    most_columns = 2
+    most_columns, further = 2, "negative"  # which is no translation
     equation: Callable[..., Tensor] = staticmethod(info_nce_loss)
 
     def __init__(self, model: SentenceTransformer, *, temperature: float = 0.07, **options: Any) -> None:

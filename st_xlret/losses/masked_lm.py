@@ -91,7 +91,7 @@ class MaskedLMLoss(CrossLingualLoss):
         self.special_token_ids: list[int] = encoder.tokenizer.all_special_ids
         embeddings = encoder.auto_model.get_input_embeddings()
         head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
-        self.lm_head, self.vocabulary = head.to(embeddings.weight.dtype), int(embeddings.num_embeddings)
+        self.lm_head, self.vocabulary = head.to(embeddings.weight.dtype), len(embeddings.weight)
         seed = torch.initial_seed() if seed is None else seed
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
         self.register_buffer("steps", torch.tensor(0))

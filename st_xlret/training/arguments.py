@@ -55,7 +55,8 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         if not are_shares or (self.keep_trained < 1 and self.lora_rank) or len(formats) > 1:
             got = f"{self.keep_trained}, {self.lr_drops} and {sorted(formats)}"
             raise ValueError(f"keep_trained (1 with lora_rank), lr_drops: in [0, 1]; one number format: got {got}")
-        device = "cpu" if self.use_cpu else default_device()
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        device = "cpu" if self.use_cpu or accelerator is None else accelerator.type
         precision = formats.pop() if formats else "auto"
         self.precision = precision if precision == "fp16" else resolve_precision(precision, device)
         self.bf16, self.fp16 = self.precision == "bf16", self.precision == "fp16"
@@ -66,9 +67,3 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     def __getstate__(self) -> dict[str, Any]:
         """The state without the token: the host's Trainer pickles the arguments into every folder that it pushes."""
         return {**vars(self), "hub_token": None}
-
-
-def default_device() -> str:
-    """The kind of device that the host trains on where it may choose."""
-    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return accelerator.type if accelerator else "cpu"

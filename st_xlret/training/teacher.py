@@ -16,10 +16,8 @@ from torch import Tensor
 
 from st_xlret.encoding import KeptVectors, Role, encode, fingerprint, role_prompt
 
-ROLES: tuple[Role, ...] = ("query", "document")
-
+COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}  # by whose names the Trainer finds their prompts
 _MOST_QUESTIONS = 10_000
-_COLUMNS = {"query": "query", "document": "passage"}  # by whose names the Trainer finds their prompts
 
 
 class DistillationData(NamedTuple):
@@ -30,8 +28,8 @@ class DistillationData(NamedTuple):
 
     def pairs(self) -> Dataset:
         """All translations as `query_1` beside their goals as `query_2`, but for texts that are their own goal."""
-        texts = [text for role in ROLES for text in self.texts[role]]
-        parts = [rows.rename_column(_COLUMNS[role], "query_1") for role, rows in self.datasets.items()]
+        texts = [text for role in COLUMNS for text in self.texts[role]]
+        parts = [rows.rename_column(COLUMNS[role], "query_1") for role, rows in self.datasets.items()]
         rows = concatenate_datasets(parts)
         rows = rows.add_column("query_2", [texts[label] for label in rows["label"]]).remove_columns("label")
         return rows.filter(lambda row: row["query_1"] != row["query_2"])
@@ -66,7 +64,7 @@ def distillation_data(
     as_query = random.random(len(translations)) < 0.5
     further = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
     datasets, texts = DatasetDict(), dict[Role, list[str]]()
-    for role, more in zip(ROLES, (further["query"], further["positive"]), strict=True):
+    for role, more in zip(COLUMNS, (further["query"], further["positive"]), strict=True):
         rows = [row for row, query in zip(translations, as_query, strict=True) if query == (role == "query")]
         first, goals = len(texts.get("query", [])), dict.fromkeys([*(goal for *_, goal in rows), *more])
         row_of = {text: first + i for i, text in enumerate(goals)}
@@ -75,7 +73,7 @@ def distillation_data(
         replayed = random.choice(len(row_of), size=count, replace=False)
         rows += [(text, pivot, text) for text in (texts[role][i] for i in replayed)]
         if rows:
-            learned = [{_COLUMNS[role]: text, "language": code, "label": row_of[goal]} for text, code, goal in rows]
+            learned = [{COLUMNS[role]: text, "language": code, "label": row_of[goal]} for text, code, goal in rows]
             datasets[role] = Dataset.from_list(learned)
     return DistillationData(datasets, texts)
 

@@ -16,15 +16,13 @@ from transformers import PreTrainedModel
 from st_xlret.optional import import_optional
 
 
-def freeze_word_embeddings(model: SentenceTransformer) -> list[nn.Parameter]:
-    """Leave the word embeddings as they are, and with them a head that shares them; returns the weights frozen here."""
+def freeze_word_embeddings(model: SentenceTransformer) -> None:
+    """Leave the word embeddings as they are, and with them a head that shares them."""
     tables: list[Any] = [each.get_input_embeddings() for each in outermost_transformers(model)]
     others = (module for module in model.modules() if isinstance(module, StaticEmbedding | WordEmbeddings))
     tables += [table for module in others for table in module.children()]
-    frozen = [weight for table in tables for weight in table.parameters() if weight.requires_grad]
-    for weight in frozen:
-        weight.requires_grad_(False)
-    return frozen
+    for table in tables:
+        table.requires_grad_(False)
 
 
 def add_lora(model: SentenceTransformer, rank: int) -> None:

@@ -127,9 +127,12 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def get_batch_sampler(self, dataset: Dataset, batch_size: int, *args: Any, **kwargs: Any) -> BatchSampler | None:
         """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
+        loss = self._package_loss_of(dataset)
+        if loss is not None and loss.columns_to_read(dataset) != dataset.column_names:  # given later, as to predict
+            loss.refuse(f"the data set has {dataset.column_names}: give loss.select(dataset)")
         if self.args.batch_sampler is not None:
             return super().get_batch_sampler(dataset, batch_size, *args, **kwargs)
-        if (loss := self._package_loss_of(dataset)) is not None:
+        if loss is not None:
             return loss.batches(dataset, batch_size, *args, **kwargs)
         rows = RandomSampler(dataset, generator=kwargs.get("generator"))
         return sampler.DefaultBatchSampler(rows, batch_size, *args, **kwargs)
@@ -187,8 +190,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         # In bf16 on a CPU, the backward pass of PyTorch's fused attention is slow.
         attention = "eager" if args.bf16 and args.device.type == "cpu" else None
         take_back.enter_context(trainable.changed_layers(model, dropout=args.dropout, attention=attention))
-        for weight in trainable.freeze_word_embeddings(model) if args.freeze_embeddings else ():
-            take_back.callback(weight.requires_grad_, True)
+        for weight in model.parameters():
+            take_back.callback(weight.requires_grad_, weight.requires_grad)
+        if args.freeze_embeddings:
+            trainable.freeze_word_embeddings(model)
         if args.lora_rank:
             trainable.add_lora(model, args.lora_rank)
             take_back.callback(trainable.merge_adapters, model)

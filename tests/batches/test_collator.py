@@ -20,15 +20,15 @@ def collator() -> CrossLingualDataCollator:
 
 
 def test_one_column_with_language_document_and_position(collator: CrossLingualDataCollator) -> None:
-    texts, columns = ["sun moon", "rain", "sun moon"], ("sentence", "language", "document", "position")
-    values = zip(texts, ["en", "fr", "sw"], [4, "a", 2**40], [0, 3, 1], strict=True)
+    texts, columns = ["sun moon", "rain", "sun moon", "rain"], ("sentence", "language", "document", "position")
+    values = zip(texts, ["en", "fr", "sw", "sw"], [4.0, "a", 2**40, 4.5], [0, 3, 1, 2], strict=True)
     batch = collator([dict(zip(columns, row, strict=True)) for row in values])
     expected = {
         "text_id": [text_to_id(text) for text in texts],
-        "language_id": [EN, FR, SW],
-        "document_id": [4, text_to_id("a"), 2**40],
-        "block_id": [4, text_to_id("a"), 2**40],
-        "sentence_position": [0, 3, 1],
+        "language_id": [EN, FR, SW, SW],
+        "document_id": [4, text_to_id("a"), 2**40, text_to_id("4.5")],
+        "block_id": [4, text_to_id("a"), 2**40, text_to_id("4.5")],
+        "sentence_position": [0, 3, 1, 2],
     }
     tags = {name.removeprefix("sentence_"): value for name, value in batch.items()}
     assert set(tags) == {"input_ids", "offsets", *expected}

@@ -111,6 +111,8 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
         (RetrievalContrastiveLoss, QUESTIONS.add_column("gold_score", [0.5, 0.1] * 4), r"\['gold_score'\]"),
         (SemanticContrastiveLoss, PLAIN.add_column("is_duplicate", [0, 1] * 4), r"\['is_duplicate'\]"),
         (RetrievalContrastiveLoss, QUESTIONS.add_column("negative_ids", [[7]] * 8), r"\['negative_ids'\]"),
+        (RetrievalContrastiveLoss, QUESTIONS.add_column("neg_pid", [*range(8)]), r"\['neg_pid'\]"),
+        (SemanticContrastiveLoss, PLAIN.rename_column("target", "negative"), r"'negative'\] among"),
         (SemanticContrastiveLoss, GRID, r"\['grid'\]"),
         (CCPLoss, PAIRS.add_column("label", [0, 1] * 4), r"\['label'\]"),
     ],
@@ -153,8 +155,10 @@ def test_what_a_collator_takes_for_texts(tmp_path: Path, build: Any, dataset: An
     loss = build(tiny.static())
     options = {"max_steps": 1, "per_device_train_batch_size": 4, "report_to": "none", "save_strategy": "no"}
     args, collate = SentenceTransformerTrainingArguments(str(tmp_path), **options), collator(loss.model.preprocess)
-    with pytest.raises(ValueError, match=f"{named}.*CrossLingualTrainer"):
-        SentenceTransformerTrainer(loss.model, args, dataset, loss=loss, data_collator=collate).train()
+    for start in (SentenceTransformerTrainer.train, SentenceTransformerTrainer.evaluate):
+        trainer = SentenceTransformerTrainer(loss.model, args, dataset, dataset, loss=loss, data_collator=collate)
+        with pytest.raises(ValueError, match=f"{named}.*CrossLingualTrainer"):
+            start(trainer)
 
 
 def test_a_forgotten_callback_and_a_batch_that_teaches_nothing_are_said_once(

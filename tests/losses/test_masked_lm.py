@@ -24,6 +24,7 @@ COMMON |= {"max_position_embeddings": 40}
 CONFIGURATIONS = {
     "xlm-roberta": SHAPE,
     "bert": SHAPE,
+    "ibert": SHAPE,
     "distilbert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32},
     "modernbert": {**SHAPE, "cls_token_id": 0, "sep_token_id": 2},
     "xlm-roberta untied": {**SHAPE, "tie_word_embeddings": False},

@@ -127,7 +127,7 @@ def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
 
 def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine without a GPU, whose processor computes in bf16 or not."""
-    monkeypatch.setattr("st_xlret.training.arguments.default_device", lambda: "cpu")
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     for options, capable, expected in (
         ({}, True, "bf16"),
         ({}, False, "fp32"),

@@ -86,6 +86,16 @@ def test_an_evaluation_reads_what_a_training_reads_and_the_same_batches_each_tim
     assert len({trainer.evaluate(given)["eval_a_loss"] for given in (None, None, {"a": titles})}) == 1
 
 
+@pytest.mark.parametrize("chosen", [None, "batch_sampler"])
+def test_data_sets_that_come_later_are_refused_if_they_are_not_selected(tmp_path: Path, chosen: Any) -> None:
+    loss, rows = SemanticContrastiveLoss(tiny.static()), tiny.pairs(8)
+    trainer = CrossLingualTrainer(loss.model, arguments(tmp_path, batch_sampler=chosen), rows, rows, loss=loss)
+    trainer.train_dataset = trainer.eval_dataset = other = rows.add_column("id", list("abcdefgh"))
+    for start in (trainer.train, trainer.evaluate, lambda: trainer.predict(other)):
+        with pytest.raises(ValueError, match="'id'"):
+            start()
+
+
 def test_each_training_with_model_init_has_a_model_and_losses_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
