@@ -1,11 +1,11 @@
 """Saved models in the form that all versions of Sentence Transformers and other engines read."""
 
-from __future__ import annotations
-
+import copy
 import filecmp
 import json
 import logging
 import os
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import chain, product
@@ -22,7 +22,10 @@ _OLD_NAMES = {"Transformer", "StaticEmbedding", "Pooling", "Dense", "Normalize",
 _POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}  # in the order of old versions
 _POOLINGS |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
 _POOLINGS |= {"lasttoken": "lasttoken"}
+# Of these, transformers 5 knows the first alone, and 4 gives the others special tokens other than `tokenizer.json`.
+_READ_AS_WRITTEN = re.compile("TokenizersBackend|((Code)?Llama|Gemma|Cohere|GPTNeoX)Tokenizer")
 _ENGINES = (Path(__file__).parent / "engines.md").read_text(encoding="utf-8").strip()
+_ROTARY = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}  # and their names in GPT-NeoX
 _NEW_DEFAULTS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
 
 Config = dict[str, Any]
@@ -46,15 +49,19 @@ def save_portable(model: Any, folder: str | Path) -> None:
     """
     from sentence_transformers.base.model_card import generate_model_card
 
-    from st_xlret.hub.card import copy_card_data, ensure_card_data
+    from st_xlret.hub.card import copy_card_data, ensure_card_data, signature
     from st_xlret.hub.export import check_finite
+    from st_xlret.modules.encoders import merge_adapters, outermost_transformers
 
+    if any(getattr(part, "peft_config", None) for part in outermost_transformers(model)):
+        model = merge_adapters(copy.deepcopy(model))  # a folder of adapters names the one of this machine
     check_finite(model)
     model.save_pretrained(str(folder), create_model_card=False)  # the host's shows texts of the training
     sections = ensure_card_data(model).sections
     sections["Where it runs"] = _ENGINES
     try:
-        write_text(Path(folder) / "README.md", generate_model_card(model))
+        card = generate_model_card(model)
+        write_text(Path(folder) / "README.md", card + signature(card))
     except Exception:  # of the host, which does the same: no model is lost for its card
         logger.exception("%s: no model card", folder)
     del sections["Where it runs"]
@@ -142,7 +149,7 @@ def _with_old_rotary_settings(config: Config) -> Config:
     """The settings with those of rotary positions in the form of transformers 4, too, which has defaults for others."""
     rotary: Config = config.get("rope_parameters") or {}
     whole: Config = rotary.get("full_attention", rotary)  # of layers that see all tokens
-    old: Config = {name: whole[name] for name in ("rope_theta", "partial_rotary_factor") if name in whole}
+    old: Config = {each: whole[name] for name, other in _ROTARY.items() if name in whole for each in (name, other)}
     if whole.get("rope_type", "default") != "default":
         old["rope_scaling"] = whole
     if local := rotary.get("sliding_attention"):
@@ -152,9 +159,11 @@ def _with_old_rotary_settings(config: Config) -> Config:
 
 
 def _old_tokenizer_config(config: Config) -> Config:
-    if config.get("tokenizer_class") == "TokenizersBackend":  # in transformers 5, where token types are no default
-        config["tokenizer_class"] = "PreTrainedTokenizerFast"
-        config.setdefault("model_input_names", ["input_ids", "attention_mask"])
+    import transformers
+
+    if _READ_AS_WRITTEN.fullmatch(name := config.get("tokenizer_class") or ""):
+        kind, config["tokenizer_class"] = getattr(transformers, name), "PreTrainedTokenizerFast"
+        config = {"padding_side": kind.padding_side, "model_input_names": kind.model_input_names, **config}
     if isinstance(config.get("extra_special_tokens"), list):  # transformers 4 expects a dictionary under this name
         config["additional_special_tokens"] = config.pop("extra_special_tokens")
     return config

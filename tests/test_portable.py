@@ -14,12 +14,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
 from torch.nn.functional import normalize
-from transformers import AutoModel, AutoTokenizer, ModernBertConfig
+from transformers import AutoModel, AutoTokenizer, LlamaTokenizer, ModernBertConfig
 
 from st_xlret import export, fit_calibration, save_portable
 from st_xlret.files import check_output_directory
 from st_xlret.hub.export import pooled_rows
 from st_xlret.modules import CalibrationLayer
+from st_xlret.training.trainable import add_lora
 from tests.tiny import static, transformer
 
 TEXTS = ["the old house", "das alte Haus", "la vieille maison"]
@@ -65,11 +66,16 @@ def build(name: str) -> SentenceTransformer:
     if name == "two encoders":
         router = Router.for_query_document([*transformer()], [*transformer()])
         return SentenceTransformer(modules=[router], device="cpu")
-    model = transformer() if name in ("mean", "cls", "rotary") else normalized()
+    model = transformer() if name in ("mean", "cls", "rotary", "llama") else normalized()
     if name == "rotary":
         sizes: Any = {"vocab_size": 120, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
         sizes["rope_parameters"] = {"full_attention": {"rope_theta": 50.0}, "sliding_attention": {"rope_theta": 30.0}}
         model[0].model = AutoModel.from_config(ModernBertConfig(**sizes, pad_token_id=0))
+        return model
+    if name == "llama":
+        vocabulary = {token: i for i, token in enumerate(["<unk>", "<s>", "</s>", "▁", *sorted({*"".join(TEXTS)})])}
+        settings: Any = {"add_eos_token": True, "pad_token": "</s>", "model_max_length": 16}
+        model[0].processor, model[1] = LlamaTokenizer(vocabulary, [], **settings), Pooling(32, pooling_mode="lasttoken")
         return model
     if name == "cls":
         model[1] = Pooling(32, pooling_mode="cls")
@@ -123,10 +129,19 @@ def test_what_has_no_old_form_keeps_its_own(tmp_path: Path) -> None:
     assert np.array_equal(loaded.encode(TEXTS), several.encode(TEXTS))
 
 
-def test_rotary_settings_and_static_encoders_have_their_old_names(tmp_path: Path) -> None:
+def test_adapters_are_merged_and_settings_have_their_old_names(tmp_path: Path) -> None:
     save_portable(build("rotary"), tmp_path / "rotary")
     config = json.loads((tmp_path / "rotary" / "config.json").read_text())
     assert (config["rope_theta"], config["global_rope_theta"], config["local_rope_theta"]) == (50, 50, 30)
+    assert config["rotary_emb_base"] == 50
+    model = build("llama")
+    add_lora(model, 2)
+    torch.nn.init.ones_(next(weight for name, weight in model.named_parameters() if "lora_B" in name))
+    save_portable(model, tmp_path / "llama")
+    assert "PreTrainedTokenizerFast" in (tmp_path / "llama/tokenizer_config.json").read_text()
+    vectors = SentenceTransformer(str(tmp_path / "llama"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(vectors, model.encode(TEXTS), atol=1e-5)
+    assert not list(tmp_path.rglob("adapter*")) and model[0].model.peft_config
     save_portable(model := static(), tmp_path)
     assert "sentence_transformers.models.StaticEmbedding" in (tmp_path / "modules.json").read_text()
     model[0].embedding.weight.data[0, 0] = torch.nan
@@ -139,7 +154,7 @@ PYTHONS = [path for path in os.environ.get("XLRET_OLD_PYTHONS", "").split(os.pat
 
 @pytest.mark.skipif(not PYTHONS, reason="XLRET_OLD_PYTHONS names no interpreters with older Sentence Transformers")
 @pytest.mark.parametrize("python", PYTHONS or [""])
-@pytest.mark.parametrize("name", ["mean", "cls", "before the normalize", "by role/query", "by role/document", "rotary"])
+@pytest.mark.parametrize("name", ["llama", "cls", "before the normalize", "by role/query", "rotary"])
 def test_older_versions_give_the_same_bits(python: str, name: str, tmp_path: Path) -> None:
     file, (name, _, role) = tmp_path / "vectors.npy", name.partition("/")
     save_portable(build(name), tmp_path / "model")

@@ -1,7 +1,5 @@
 """Calibrating a model in one call: texts are drawn and embedded, and the calibration becomes a part of the model."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -50,7 +50,6 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from st_xlret.calibration.model import sample_texts, weak_language_phrases
     from st_xlret.hub.card import check_license, set_card_data
     from st_xlret.hub.export import Repository, export, load_model, pooled_rows
-    from st_xlret.training.trainable import merge_adapters
 
     check_license(options.license)
     target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
     check_options(options, "model")
-    model, maps = merge_adapters(load_model(options.model, "cpu")), {}
+    model, maps = load_model(options.model, "cpu"), {}
     if calibration:
         if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length
             model.append(Normalize())

@@ -1,7 +1,5 @@
 """The model card that the host writes: what it is told about a model, and no text of its training data."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -9,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +84,8 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         values = super().to_dict()
         for kind in ("train_datasets", "eval_datasets"):
             values[kind] = [{**about, "examples_table": ""} for about in values[kind] or []]
+        for kind in ("all_hyperparameters", "non_default_hyperparameters"):  # without paths of this machine
+            values[kind] = {name: each for name, each in values[kind].items() if Path(str(each)).name == str(each)}
         if self.model is not None and task_languages(self.model):
             values["usage_snippet"] = _language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
@@ -92,6 +93,11 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         if self.training_seconds is not None:
             values |= {"training_time": format_duration(self.training_seconds), "evaluation_time": None}
         return values
+
+
+def signature(text: str) -> str:
+    """The end of a card with this text: where they still agree, nobody has changed the card."""
+    return f"\n\n<!-- st-xlret {sha256(text.encode()).hexdigest()} -->\n"
 
 
 def ensure_card_data(model: SentenceTransformer) -> CrossLingualCardData:

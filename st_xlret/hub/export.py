@@ -1,7 +1,5 @@
 """Models from the Hub and to it: loaded, turned into built-in Sentence Transformers modules, uploaded."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shlex
@@ -11,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import HfApi, metadata_load
-from huggingface_hub.errors import HfHubHTTPError, RevisionNotFoundError
+from huggingface_hub import HfApi
+from huggingface_hub.errors import HfHubHTTPError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
 from st_xlret.encoding import PROMPT_NAMES, Role, role_prompt, task_languages
-from st_xlret.hub.card import CrossLingualCardData, copy_card_data, set_card_calibration
+from st_xlret.hub.card import CrossLingualCardData, copy_card_data, set_card_calibration, signature
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 logger = logging.getLogger(__name__)
@@ -153,7 +151,7 @@ class Repository:
     """A model's place on the Hub, asked before long work: what cannot be pushed to is an `OSError` then.
 
     A repository and a branch that are not there are made, the latter by `upload`, from `main`. In a branch that holds
-    files, nothing is replaced unasked, and a card that this package did not write never is. Of another model, that is
+    files, nothing is replaced unasked, and a card that somebody wrote or changed never is. Of another model, that is
     replaced or in the `main` of a new branch, nothing stays.
 
     Attributes:
@@ -174,46 +172,53 @@ class Repository:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        self._hub, self._is_new, self._keeps_card, problem = HfApi(token=self.token), False, False, ""
+        self._hub = HfApi(token=self.token)
         try:
             if not self.create_pr:
                 self.repo_id = ensure_repository(self._hub, self.repo_id, self.private)
-            elif self._hub.whoami()["auth"].get("accessToken", {}).get("role") == "read":
-                problem = ": nothing can be pushed there: the token may only read"
-            is_private, branch = self._hub.model_info(self.repo_id).private, self.revision
-            try:
-                files = self._hub.list_repo_files(self.repo_id, revision=branch)
-            except RevisionNotFoundError:  # a new branch begins with the files of main
-                self._is_new, branch = not self.create_pr, self.revision if self.create_pr else None
-                files = self._hub.list_repo_files(self.repo_id, revision=branch)
-            self._files = [file for file in files if file != ".gitattributes"]
-            if "README.md" in self._files:
-                card = metadata_load(self._hub.hf_hub_download(self.repo_id, "README.md", revision=branch)) or {}
-                self._keeps_card = "st-xlret" not in (card.get("tags") or [])
-            if self.private and not is_private:
-                problem = " is public: nothing private is pushed there"
-            elif self._files and not (self.overwrite or self.create_pr or self._is_new):
-                where = f"{self._files[0]} at {self.revision}" if self.revision else self._files[0]
-                problem = f" holds files, such as {where}: replace them (--overwrite), or name another place"
+            self._look()
         except Exception as error:
-            problem = f": nothing can be pushed there: {error}"
+            raise OSError(f"{self.repo_id}: nothing can be pushed there: {error}") from error
+
+    def _look(self) -> None:
+        """Read what the branch holds; an `OSError` if it may not be replaced, or added to."""
+        branches = [None, *(branch.name for branch in self._hub.list_repo_refs(self.repo_id).branches)]
+        self._is_new = self.revision not in branches and not str(self.revision).startswith("refs/pr/")
+        # A new branch begins with the files of main.
+        known = self._hub.model_info(self.repo_id, revision=None if self._is_new else self.revision)
+        files = [file.rfilename for file in known.siblings or () if file.rfilename != ".gitattributes"]
+        self._commit, self._kept, self._old = known.sha, list[str](), _OF_MODELS if files else []
+        if "README.md" in files:
+            path = self._hub.hf_hub_download(self.repo_id, "README.md", revision=known.sha)
+            card = Path(path).read_text(encoding="utf-8", errors="replace")
+            self._kept = ["README.md"] * (not card.endswith(signature(card[: -len(signature(""))])))
+        problem = None
+        if self.create_pr and self._hub.whoami()["auth"].get("accessToken", {}).get("role") == "read":
+            problem = "the token may only read"
+        elif self._is_new and (self.create_pr or self._hub.revision_exists(self.repo_id, str(self.revision))):
+            problem = f"{self.revision} is no branch"
+        elif self.private and not known.private:
+            problem = "it is public"
+        elif files and not (self.overwrite or self.create_pr or self._is_new):
+            problem = f"it holds files, such as {files[0]}: replace them (--overwrite), or name another place"
         if problem:
-            raise OSError(f"{self.repo_id}{problem}")
+            raise OSError(problem)
 
     def upload(self, folder: str | Path) -> str:
         """Upload a saved model in one commit; gives its address. An `OSError` has the command that tries again."""
-        kept, old = ["README.md"] * self._keeps_card, _OF_MODELS if self._files else []
         try:
+            self._look()  # hours may have passed
             if self._is_new:
                 self._hub.create_branch(self.repo_id, branch=str(self.revision), exist_ok=True)
             place: Any = {"repo_id": self.repo_id, "revision": self.revision, "create_pr": self.create_pr}
-            commit = self._hub.upload_folder(folder_path=folder, ignore_patterns=kept, delete_patterns=old, **place)
+            place |= {"ignore_patterns": [*self._kept], "delete_patterns": self._old, "parent_commit": self._commit}
+            commit = self._hub.upload_folder(folder_path=folder, **place)
         except Exception as error:
             options = ["--create-pr"] * self.create_pr + [f"--revision={self.revision}"] * bool(self.revision)
-            options += [*(f"--exclude={file}" for file in kept), *(f"--delete={files}" for files in old)]
+            options += [*(f"--exclude={file}" for file in self._kept), *(f"--delete={files}" for files in self._old)]
             command = shlex.join(["hf", "upload", self.repo_id, str(folder), ".", *options])
             raise OSError(f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}") from error
-        if self._keeps_card:
+        if self._kept:
             logger.warning("%s keeps its README.md: that of the model is in %s", self.repo_id, folder)
         return str(commit.pr_url or commit.commit_url)
 

@@ -1,7 +1,5 @@
 """Building blocks: projection heads, memory bank, document encoder, calibration maps, encoders from scratch."""
 
-from __future__ import annotations
-
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.encoders import (
     first_last_encoder,

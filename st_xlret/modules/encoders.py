@@ -1,11 +1,9 @@
 """Encoders of the host's modules: from scratch, with avg-first-last pooling, one of queries beside one of passages."""
 
-from __future__ import annotations
-
 import copy
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from sentence_transformers.util import batch_to_device
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from torch import nn
-from transformers import PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
 SIZES = {"tiny": (1, 32, 2), "mini": (1, 128, 4), "small": (3, 256, 4), "base": (12, 768, 12)}  # layers, width, heads
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -204,3 +202,28 @@ def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> Sentenc
     same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
     same |= {"device": str(model.device), "model_card_data": copy.copy(model.model_card_data)}
     return SentenceTransformer(modules=modules, prompts=prompts, **same)
+
+
+def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
+    """Add the LoRA adapters of a model to its weights, in place: a plain model with the same vectors is left."""
+    adapted: list[Any] = [part for part in outermost_transformers(model) if getattr(part, "peft_config", None)]
+    for transformer in adapted:
+        for parent in list(transformer.modules()):
+            for name, layer in list(parent.named_children()):
+                if hasattr(layer, "get_base_layer"):
+                    layer.merge(safe_merge=True)
+                    setattr(parent, name, layer.get_base_layer())
+        del transformer.peft_config
+        transformer._hf_peft_config_loaded = False  # else the host would save adapters
+        vars(transformer).pop("_weight_conversions", None)  # else it would save weights under names of the adapter
+        transformer.requires_grad_(True)
+    return model
+
+
+def outermost_transformers(model: nn.Module) -> Iterator[PreTrainedModel]:
+    """The outermost models of Transformers in a module."""
+    for child in model.children():
+        if isinstance(child, PreTrainedModel):
+            yield child
+        else:
+            yield from outermost_transformers(child)

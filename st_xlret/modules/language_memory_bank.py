@@ -1,7 +1,5 @@
 """A first-in-first-out bank of keys that are tagged with their language (CCP, section 3.1)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

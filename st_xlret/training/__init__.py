@@ -1,7 +1,5 @@
 """The Trainer, its arguments, and what a training script needs around them."""
 
-from __future__ import annotations
-
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LOSS_STATE_FILE, LossStateCallback
 from st_xlret.training.trainable import merge_adapters

@@ -1,7 +1,5 @@
 """Everything that a loss owns is kept across checkpoints and ranks."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

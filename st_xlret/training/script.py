@@ -1,7 +1,5 @@
 """A training script around its Trainer: what is checked before it, how it resumes, and what it leaves behind."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

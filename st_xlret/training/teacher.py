@@ -1,7 +1,5 @@
 """Texts of one language with a teacher's vectors, and texts of other languages that are to reach these vectors."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of an encoder is trained, and how its layers compute meanwhile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,8 +9,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
+from st_xlret.modules.encoders import merge_adapters as merge_adapters
+from st_xlret.modules.encoders import outermost_transformers
 from st_xlret.optional import import_optional
 
 
@@ -48,31 +47,6 @@ def check_adapters_match_folder(model: SentenceTransformer) -> None:
         if not same or not all(same):
             way_out = "save the model and load it from there, or train with save_strategy='no'"
             raise ValueError(f"checkpoints of LoRA refer to the weights in {path!r}, and these are others: {way_out}")
-
-
-def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
-    """Add the LoRA adapters of a model to its weights, in place: a plain model with the same vectors is left."""
-    adapted: list[Any] = [part for part in outermost_transformers(model) if getattr(part, "peft_config", None)]
-    for transformer in adapted:
-        for parent in list(transformer.modules()):
-            for name, layer in list(parent.named_children()):
-                if hasattr(layer, "get_base_layer"):
-                    layer.merge(safe_merge=True)
-                    setattr(parent, name, layer.get_base_layer())
-        del transformer.peft_config
-        transformer._hf_peft_config_loaded = False  # else the host would save adapters
-        vars(transformer).pop("_weight_conversions", None)  # else it would save weights under names of the adapter
-        transformer.requires_grad_(True)
-    return model
-
-
-def outermost_transformers(model: nn.Module) -> Iterator[PreTrainedModel]:
-    """The outermost models of Transformers in a module."""
-    for child in model.children():
-        if isinstance(child, PreTrainedModel):
-            yield child
-        else:
-            yield from outermost_transformers(child)
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """The Trainer of Sentence Transformers, which meets the needs that the losses declare."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

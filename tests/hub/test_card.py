@@ -39,11 +39,12 @@ def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_
     assert "moon bear" in card(hosts, tmp_path / "hosts").content
     for each in (hosts, SentenceTransformer(str(tmp_path / "hosts"), device="cpu")):
         assert "moon bear" not in card(each, tmp_path / "plain", save_portable).content
+    model.model_card_data.all_hyperparameters["resume_from_checkpoint"] = "/home/me/run"
     written = card(model, tmp_path / "model")
     facts = {"base_model": "me/base", "license": "openrail++", "language": ["en", "fr"], "datasets": ["me/news"]}
     assert {fact: getattr(written.data, fact) for fact in facts} == facts
     assert {"st-xlret", "toy", "loss:MultipleNegativesRankingLoss"} <= set(written.data.tags)
-    assert "moon bear" not in written.content
+    assert "moon bear" not in written.content and "/home/me" not in written.content
 
     model.model_card_data.sections["Results"] = "99.9"
     calibration = CalibrationLayer(32, ["en", "fr"], pivot="en", steps=["shift"])

@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret import CrossLingualTrainer, CrossLingualTrainingArguments
 from st_xlret.commands import main
+from st_xlret.hub.export import Repository
 from st_xlret.losses import SemanticContrastiveLoss
 from tests import tiny
 from tests.conftest import REPOSITORY
@@ -25,7 +26,7 @@ from tests.training.test_script import run_of
 
 OWNER, READER, STRANGER = "alice-may-write", "alice-may-read", "bob-may-write"
 TEXTS = ["sun moon star", "wind snow"]
-MINE = b"---\nlicense: mit\n---\n# By hand\n"
+MINE = b"---\nlicense: mit\ntags: [st-xlret]\n---\n# By hand\n"
 
 
 @pytest.fixture
@@ -82,7 +83,10 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
     old = {"old.safetensors", "adapter_config.json", "added_tokens.json"}
     for name in ("README.md", "notes.txt", *old):
         api.upload_file(path_or_fileobj=MINE, path_in_repo=name, repo_id="alice/model")
+    api.create_tag("alice/model", tag="v1")
     before = files_of(hub, "alice/model")
+    with pytest.raises(SystemExit, match="v1 is no branch"):
+        export(encoder, "one", "--revision", "v1")
     with pytest.raises(SystemExit, match="holds files, such as README.md.*--overwrite"):
         export(encoder, "one")
     with pytest.raises(SystemExit, match="is public"):
@@ -102,6 +106,19 @@ def test_nothing_on_the_hub_is_replaced_unasked(hub: Any, encoder: Path) -> None
         after = files_of(hub, "alice/model", branch)
         assert after["README.md"] == after["notes.txt"] == MINE
         assert "modules.json" in after and not old & after.keys()
+
+
+def test_what_was_written_meanwhile_stays(hub: Any, encoder: Path) -> None:
+    export(encoder, "one")
+    export(encoder, "two", "--overwrite", "--license", "mit")
+    assert b"license: mit" in files_of(hub, "alice/model")["README.md"]
+    again, new = Repository("alice/model", overwrite=True), Repository("alice/new")
+    for name in ("alice/model", "alice/new"):
+        HfApi().upload_file(path_or_fileobj=MINE, path_in_repo="README.md", repo_id=name)
+    again.upload(encoder)
+    with pytest.raises(OSError, match="(?s)is saved.*--exclude=README.md"):
+        new.upload(encoder)
+    assert files_of(hub, "alice/model")["README.md"] == files_of(hub, "alice/new")["README.md"] == MINE
 
 
 def test_what_cannot_be_pushed_is_said_before_the_work(hub: Any, tmp_path: Path, monkeypatch) -> None:
