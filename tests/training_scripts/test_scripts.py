@@ -59,7 +59,7 @@ def test_a_plain_model_its_scores_and_curves_and_a_resumed_run_ends_as_the_unint
     whole = (run / "model").rename(tmp_path / "whole")
     (run / "results.json").unlink()
     (run / "checkpoint-12" / LOSS_STATE_FILE).unlink()
-    with pytest.raises(FileExistsError, match="checkpoints"):
+    with pytest.raises(FileExistsError, match="checkpoint-12"):
         train(name, *words)
     torch.manual_seed(123)
     resumed = train(name, *words, "--resume")
