@@ -17,8 +17,7 @@ from sentence_transformers.sentence_transformer.data_collator import SentenceTra
 
 from st_xlret.languages import UNKNOWN, check_language, language_to_id
 
-_IDS = r"(?!(.*_)?neg(ative)?s?_)(.*_)?(uu|q|p|doc)?(id|idx)|__index_level_\d+__"  # none of negatives; pandas' last
-is_id = re.compile(_IDS, re.IGNORECASE).fullmatch
+is_id = re.compile(r"(.*_)?(uu|q|p|doc)?(id|idx)|__index_level_\d+__", re.IGNORECASE).fullmatch  # pandas' last
 
 
 def text_to_id(text: str) -> int:

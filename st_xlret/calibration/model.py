@@ -312,7 +312,7 @@ def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator
     if isinstance(questions, Mapping | Dataset):
         yield from ((language, text) for language, text, *_ in _text_entries(questions, wanted, None, False))
         return
-    for source in split_sources(questions)[0]:
+    for source in split_sources([questions] if isinstance(questions, str | Path) else list(questions))[0]:
         path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
         records: Any = path
         column, language = None, dict[str, str]()

@@ -122,7 +122,9 @@ class CrossLingualLoss(nn.Module):
             if len(some) > 10 or {len(row[text]) for row in some if row[text]} != {3}:
                 misread.append(text)
         if self.least_columns > 1 or len(texts) > 1:
-            known = {*required, *texts, *collator.metadata_columns(columns), *filter(collator.is_id, columns)}
+            has_any = any(map(self._is_further_column, texts))  # else ids stand in the place of negatives
+            ids = [c for c in columns if collator.is_id(c) and (has_any or not re.match("(?i)(.*_)?neg(ative)?s?_", c))]
+            known = {*required, *texts, *collator.metadata_columns(columns), *ids}
             others = [column for column in columns if column not in known]
             flat = [column for column in others if isinstance(dataset.features[column], ClassLabel | Value)]
             table = dataset.with_format("arrow", columns=flat)[:]

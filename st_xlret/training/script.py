@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
@@ -95,7 +96,7 @@ class Run:
         made = [path for name in ("checkpoint-*", "tokenizer", "negatives") for path in self.output.glob(name)]
         options = {name: value for group in groups for name, value in vars(group).items()}
         read = [one for value in options.values() for one in (value if isinstance(value, list) else [value])]
-        paths = [Path(str(one)).expanduser().resolve() for one in read]
+        paths = [Path(os.path.realpath(os.path.expanduser(str(one)))) for one in read]
         kept = [at for at in made if not args.overwrite or any(at.resolve() in (one, *one.parents) for one in paths)]
         if kept and not args.resume:
             what = "holds what is read" if args.overwrite else "is of a run: --resume continues, --overwrite deletes it"

@@ -159,7 +159,7 @@ def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_document
         (tmp_path / f"questions.{code}.txt").write_text("\n".join(part))
     files = [tmp_path / f"questions.{code}.txt" for code in questions]
     paths = (str(tmp_path / "beir"), tmp_path / "questions.jsonl", [tmp_path / "others.jsonl"])
-    for source in (questions, datasets.Dataset.from_list(rows), *paths, files):
+    for source in (questions, datasets.Dataset.from_list(rows), *paths, files, iter(files)):
         drawn = sample_questions(source, ["en", "fr", "de"], min_texts=2)
         assert {code: sorted(texts) for code, texts in drawn.items()} == {"en": ["a?", "b?"], "fr": ["c?", "d?"]}
     with pytest.raises(DataError, match="3 distinct.*'de': 1, 'en': 2, 'fr': 2"):

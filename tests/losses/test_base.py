@@ -33,6 +33,7 @@ PLAIN = PAIRS.select_columns(["source", "target"])
 OTHERS = PAIRS.add_column("other", ["sun"] * 8).select_columns(["other", "source", "target"])
 QUESTIONS = PAIRS.rename_columns({"source": "query", "target": "positive", "source_language": "language"})
 NEGATIVES = QUESTIONS.add_column("negative_1", ["a star"] * 8)
+NEGATIVES_READ = ["query", "positive", "negative_1", "language"]
 SHUFFLED = NEGATIVES.select_columns(["negative_1", "positive", "language", "query"])
 BLOCKS = PLAIN.rename_columns({"source": "part_0", "target": "part_1"}).add_column("document", [1] * 8)
 ONE = tiny.pairs(12).select_columns(["source"])
@@ -70,7 +71,8 @@ def words(model: Any) -> CZNCELoss:
         (words, WORDS, [c for c in WORDS.column_names if not c.endswith("_word")]),
         # Queries come first, and negatives and others last.
         (LangContrastiveLoss, OTHERS, ["source", "target", "other"]),
-        (RetrievalContrastiveLoss, SHUFFLED, ["query", "positive", "negative_1", "language"]),
+        (RetrievalContrastiveLoss, SHUFFLED, NEGATIVES_READ),
+        (RetrievalContrastiveLoss, NEGATIVES.add_column("negative_id", list("abcdefgh")), NEGATIVES_READ),
         (RetrievalContrastiveLoss, QUESTIONS.add_column("label", [1] * 8), ["query", "positive", "language"]),
     ],
 )
@@ -112,6 +114,11 @@ def test_the_columns_that_a_loss_reads(build: Any, dataset: Dataset, columns: li
         (SemanticContrastiveLoss, PLAIN.add_column("is_duplicate", [0, 1] * 4), r"\['is_duplicate'\]"),
         (RetrievalContrastiveLoss, QUESTIONS.add_column("negative_ids", [[7]] * 8), r"\['negative_ids'\]"),
         (RetrievalContrastiveLoss, QUESTIONS.add_column("neg_pid", [*range(8)]), r"\['neg_pid'\]"),
+        (
+            RetrievalContrastiveLoss,
+            QUESTIONS.add_column("negative_id", list("abcdefgh")),
+            r"as they are: \['negative_id'\]",
+        ),
         (SemanticContrastiveLoss, PLAIN.rename_column("target", "negative"), r"'negative'\] among"),
         (SemanticContrastiveLoss, GRID, r"\['grid'\]"),
         (CCPLoss, PAIRS.add_column("label", [0, 1] * 4), r"\['label'\]"),

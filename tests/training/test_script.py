@@ -67,7 +67,8 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     assert {path.name for path in tmp_path.glob("checkpoint-[246]")} == {"checkpoint-4", "checkpoint-6"}
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
     with pytest.raises(FileExistsError, match="checkpoint-6 holds what is read"):
-        Run(arguments(tmp_path, overwrite=True), Namespace(documents=[f"{tmp_path}/checkpoint-6/trainer_state.json"]))
+        read = [f"{tmp_path}/checkpoint-6/trainer_state.json", "~no user: "]
+        Run(arguments(tmp_path, overwrite=True), Namespace(documents=read))
     run_of(tmp_path, max_steps=1, save_strategy="no", overwrite=True)
     assert len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
 
