@@ -101,10 +101,8 @@ def neighbours_both_ways(
             rows = read(source[row : row + high], "source", place, row)
             for column in range(0, len(target), wide):
                 columns = read(target[column : column + wide], "target", place, column)
-                if place.type == "cpu":  # NumPy's BLAS gives equal rows equal bits
-                    scores = torch.from_numpy(rows.numpy() @ columns.numpy().T)
-                else:
-                    scores = rows @ columns.T
+                # On the CPU, NumPy's BLAS gives equal rows equal bits.
+                scores = torch.from_numpy(rows.numpy() @ columns.numpy().T) if place.type == "cpu" else rows @ columns.T
                 _update_top_k(forward[row : row + high], scores, column)
                 _update_top_k(backward[column : column + wide], scores.T, row)
             bar.update(len(rows))

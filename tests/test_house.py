@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import st_xlret
-from st_xlret.optional import import_optional
 
 ROOMS = ["commands", "training", "stores", "calibration", "portable", "hub", "evaluation", "losses", "batches"]
 ROOMS += ["encoding", "data", "search", "modules", "functional", "languages", "precision", "options", "files"]
@@ -73,11 +72,6 @@ def test_import_is_light_touches_no_network_and_needs_no_optional_library(reposi
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_what_is_lacking_is_named_with_its_extra() -> None:
-    with pytest.raises(ImportError, match=r'no_such_library is needed for tests: pip install "st-xlret\[eval\]"'):
-        import_optional("no_such_library", extra="eval", needed_for="tests")
 
 
 def test_every_library_that_is_imported_is_declared(repository: Path) -> None:

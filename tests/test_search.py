@@ -1,5 +1,6 @@
 """Search and mining against programs written from the definitions, in double precision."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +79,12 @@ def test_memory_maps_chunks_read_only_arrays_and_tensors_that_need_gradients(tmp
         (torch.ones(1, 1), [torch.ones(3, 1), torch.tensor([[1.0], [float("nan")]])], 1, "corpus row 4"),
         (torch.full((1, 1), -1e30), torch.tensor([[0.0], [1e30]]), 2, "overflow"),
         (torch.tensor([[1e30, -1e30]]), torch.full((3, 2), 1e30), 1, "overflow"),
+        (torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]), None, "target row 2"),
     ],
 )
-def test_what_cannot_be_searched_is_named(queries: Any, corpus: Any, k: int, named: str) -> None:
+def test_what_cannot_be_searched_or_mined_is_named(queries: Any, corpus: Any, k: int | None, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        top_k(queries, corpus, k)
+        (mine_pairs if k is None else partial(top_k, k=k))(queries, corpus)
 
 
 def test_unit_rows_have_length_one_whatever_their_size() -> None:
@@ -176,11 +178,6 @@ def test_equal_scores_and_copies_go_to_the_lower_rows() -> None:
     assert found == [(1.0, 0, 1), (1.0, 2, 0)]  # the other copy's only candidate is taken
     copies = search.neighbours_both_ways(torch.eye(3).repeat(400, 1), torch.eye(3).repeat(500, 1), 5)
     assert copies[0].eq(1).all() and copies[2].eq(1).all() and copies[3][2].tolist() == [2, 5, 8, 11, 14]
-
-
-def test_a_row_that_is_not_finite_is_not_mined() -> None:
-    with pytest.raises(ValueError, match="target row 2"):
-        mine_pairs(torch.ones(2, 1), torch.tensor([[1.0], [1.0], [float("nan")]]))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -94,8 +94,8 @@ def _evaluate_model(options: Arguments) -> None:
         files = [outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer]
         if options.calibration is not None:
             maps = VectorCalibration.load(options.calibration)
-            if maps.query is not None:
-                raise ValueError(f"{options.calibration} maps queries apart: evaluate what st-xlret export makes of it")
+            unread = [] if maps.query is None else ["calibration"]
+            check_options(options, unread=unread, where="if it maps queries apart: evaluate what st-xlret export makes")
             settings["calibration"] = maps.layer()
         settings = {each: value for each, value in settings.items() if value is not None}
         try:

@@ -239,10 +239,10 @@ def source_files(
             continue
         every, inside, log = files_below(path)
         files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
-        if log:
-            raise DataError(f"{log} says which files of a table count: give a copy of its rows", source)
-        if not taken:
-            raise DataError(f"the folder holds no {what}" if path.is_dir() else "there is no such file", source)
+        problem = f"{log} says which files of a table count: give a copy of its rows" if log else None
+        if problem or not taken:
+            lacking = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
+            raise DataError(problem or lacking, source)
         kinds = {file.suffix for file in taken}
         others = [file for file in every if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)]
         if others := sorted(others, key=lambda file: (file not in inside, file)):

@@ -179,7 +179,7 @@ class CrossLingualLoss(nn.Module):
             self.state_is_kept = True
             way_out = "use CrossLingualTrainer, or give the Trainer callbacks=[LossStateCallback(loss)]"
             if get_world_size() > 1:
-                raise ValueError(f"nothing averages the gradients of {type(self).__name__}'s own parameters: {way_out}")
+                self.refuse(f"nothing averages the gradients of its own parameters: {way_out}")
             logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
 
     def concatenate_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:

@@ -52,10 +52,9 @@ def train_tokenizer(
         pair="<s> $A </s> </s> $B </s>",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>")],
     )
-    roles = {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, **{f"{role}_token": token for role, token in roles.items()}
-    )
+    roles = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    roles |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **roles)
 
 
 def _with_stable_vocabulary(tokenizer: Tokenizer) -> Tokenizer:

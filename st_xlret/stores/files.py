@@ -154,7 +154,9 @@ class TableStore(Store):
     def _set_columns_and_dimension(self, schema: pa.Schema) -> None:
         """Keep the schema, the columns that hold what is asked for, and how many numbers a vector has."""
         self.schema, self.present = schema, schema.names
-        lists = [field.name for field in schema if _is_vector_type(field.type)]
+        kinds_of_lists = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+        of_lists = [field for field in schema if isinstance(field.type, kinds_of_lists)]
+        lists = [field.name for field in of_lists if pa.types.is_floating(field.type.value_type)]
         kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
         where = f"{self.name}, of whose columns ({kinds}) lists of floating-point numbers are vectors,"
         self.columns = {"vector": base.find_field(lists, self.fields.vector or "vector", (), where) or ""}
@@ -296,8 +298,3 @@ def new_file_path(store: Store, into: str, suffix: str) -> Path:
         raise ValueError(f"{into}: vectors of {store.name} go into another {suffix} file")
     store.refuse_taken(f"a file {into}", path.exists())
     return path
-
-
-def _is_vector_type(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return is_list and pa.types.is_floating(kind.value_type)

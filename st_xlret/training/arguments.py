@@ -40,9 +40,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     )
     train_seq_length: int | None = option(None, "Tokens to read of a text in training. By default the saved model's.")
     freeze_embeddings: bool = option(False, "Leave the word embeddings as they are: less memory, and faster steps.")
-    lora_rank: int | None = option(
-        None, 'Rank of adapters to train (LoRA), such as 16, at 2e-4. Needs the extra "peft".'
-    )
+    lora_rank: int | None = option(None, 'Rank of LoRA adapters to train, such as 16, at 2e-4. Needs the extra "peft".')
     dropout: float | None = option(None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.")
     token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
     lr_drops: list[float] = option([], "Shares of the steps after which the learning rate is a tenth of what it was.")

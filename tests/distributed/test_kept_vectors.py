@@ -49,9 +49,8 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
 def metrics(folder: Path, ranks: int) -> dict[str, dict[str, float]]:
     texts = [" ".join(tiny.WORDS[row % 11 : row % 11 + 3]) for row in range(30)]
     corpus = texts_table((str(row), "", text, "sw") for row, text in enumerate(texts))
-    questions = texts_table(
-        (name, "", text, "sw") for name, text in zip("abc", ("moon star", "snow", "wolf"), strict=True)
-    )
+    asked = {"a": "moon star", "b": "snow", "c": "wolf"}
+    questions = texts_table((name, "", text, "sw") for name, text in asked.items())
     data = RetrievalData(corpus, questions, {"a": {"3": 1, "12": 1}, "b": {"5": 1}, "c": {"29": 1}})
     options: dict[str, Any] = {"keep_vectors": folder, "distributed": ranks > 1}
     return RetrievalEvaluator({"sw": data}, **options).evaluate(tiny.static()).scores

@@ -23,9 +23,8 @@ STEPS = {"ccp": (4, 7), "msm": (2, 3), "ml-ctl": (2, 3), "joint": (2, 3), "retri
 def retriever(model: Any) -> tuple[dict[str, Any], dict[str, Dataset]]:
     """Two encoders in micro-batches; pairs of questions have the same passage."""
     rows = questions().to_list()
-    rows = [
-        {**row, "positive": rows[i // 2]["positive"], "language": ("en", "fr")[i % 2]} for i, row in enumerate(rows)
-    ]
+    of_two = [{"positive": rows[i // 2]["positive"], "language": ("en", "fr")[i % 2]} for i in range(len(rows))]
+    rows = [row | changed for row, changed in zip(rows, of_two, strict=True)]
     options: dict[str, Any] = {"temperature": 1.0, "similarity": "dot", "mini_batch_num_tokens": 24}
     loss = RetrievalContrastiveLoss(with_two_encoders(model), batches=Rows(1.0, 0.5), **options)
     return {"retriever": loss}, {"retriever": Dataset.from_list(rows)}

@@ -28,7 +28,6 @@ def test_recipes_make_what_the_loaders_read(workspace: Path) -> None:
     assert rows(load_retrieval(workspace / "mewsli-x.jsonl")) == [mention]
     triples = [line.split("\t") for line in (workspace / "triples.tsv").read_text(encoding="utf-8").splitlines()]
     assert rows(load_retrieval(workspace / "ms-marco.jsonl", negatives=1)) == [(*triple, "en") for triple in triples]
-    passages, sentences = (
-        load_retrieval(workspace / "squad.jsonl", positives=unit) for unit in ("passage", "sentence")
-    )
+    squad = workspace / "squad.jsonl"
+    passages, sentences = (load_retrieval(squad, positives=unit) for unit in ("passage", "sentence"))
     assert len(passages) == 40 and rows(passages) == rows(sentences) and passages[0]["positive"].startswith("Title ")

@@ -1,11 +1,11 @@
 """Small samples in the official layouts, written by hand, that several tests share."""
 
-import gzip
 import json
-from collections.abc import Iterable, Mapping
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from tests.data.files import write_jsonl, write_text
 
 WORDS = {
     "en": ["taxi", "hotel", "bread", "water", "night", "house"],
@@ -20,23 +20,11 @@ PARAGRAPH = {
 QUESTIONS = {"en": ["Who took the taxi", "hotel bread"], "fr": ["voiture", "pain"], "de": ["wagen", "brot"]}
 
 
-def write(file: Path, text: str) -> Path:
-    """A file, gzipped where its name says so, in a folder that is made."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(gzip.compress(text.encode()) if file.suffix == ".gz" else text.encode())
-    return file
-
-
-def write_jsonl(file: Path, records: Iterable[Mapping[str, Any]]) -> Path:
-    """A file of JSON lines."""
-    return write(file, "".join(f"{json.dumps(record, ensure_ascii=False)}\n" for record in records))
-
-
 def write_tatoeba(folder: Path) -> Path:
     """LASER's tatoeba.fra-eng.fra and so on."""
     for code, language in (("fra", "fr"), ("deu", "de")):
-        write(folder / f"tatoeba.{code}-eng.{code}", "\n".join(WORDS[language]) + "\n")
-        write(folder / f"tatoeba.{code}-eng.eng", "\n".join(WORDS["en"]) + "\n")
+        write_text(folder / f"tatoeba.{code}-eng.{code}", "\n".join(WORDS[language]) + "\n")
+        write_text(folder / f"tatoeba.{code}-eng.eng", "\n".join(WORDS["en"]) + "\n")
     return folder
 
 
@@ -51,7 +39,7 @@ def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) 
         breaks = [[0, len(first)], [len(first) + 1, len(first) + 1 + len(second)]]
         paragraph = {"context": f"{first} {second}", "sentence_breaks": breaks, "qas": questions}
         content = {"data": [{"title": "Travel", "paragraphs": [paragraph]}], "version": "1.1"}
-        write(folder / "xquad-r" / f"{language}.json", json.dumps(content))
+        write_text(folder / "xquad-r" / f"{language}.json", json.dumps(content))
     return folder
 
 
@@ -67,7 +55,7 @@ def write_beir(folder: Path, end: str = "") -> Path:
     same = [(query, sentence) for query, sentence in right if query[:2] == sentence[:2]]
     for split, judged in (("test", right), ("test-same-language", same)):
         lines = "".join(f"{query}\t{sentence}\t1\n" for query, sentence in judged)
-        write(folder / "qrels" / f"{split}.tsv{end}", f"query-id\tcorpus-id\tscore\n{lines}")
+        write_text(folder / "qrels" / f"{split}.tsv{end}", f"query-id\tcorpus-id\tscore\n{lines}")
     write_jsonl(folder / f"corpus.jsonl{end}", corpus)
     write_jsonl(folder / f"queries.jsonl{end}", queries)
     return folder
@@ -76,9 +64,9 @@ def write_beir(folder: Path, end: str = "") -> Path:
 def write_bucc(folder: Path, splits: tuple[str, ...] = ("training", "test")) -> Path:
     """BUCC's de-en.training.de and so on, with two translations among four sentences."""
     for split in splits:
-        write(folder / f"de-en.{split}.de", "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n")
-        write(folder / f"de-en.{split}.en", "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n")
-        write(folder / f"de-en.{split}.gold", "de-1\ten-0\nde-3\ten-3\n")
+        write_text(folder / f"de-en.{split}.de", "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n")
+        write_text(folder / f"de-en.{split}.en", "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n")
+        write_text(folder / f"de-en.{split}.gold", "de-1\ten-0\nde-3\ten-3\n")
     return folder
 
 
@@ -146,15 +134,15 @@ def write_mr_tydi(root: Path, layout: str = "release") -> Path:
             )
             write_jsonl(topics, asked)
         else:
-            write(topics, "".join(f"{query}\t{text}\n" for query, text, _ in questions))
-            write(qrels, "".join(f"{query}\tQ0\t{name}\t1\n" for query, _, right in questions for name in right))
+            write_text(topics, "".join(f"{query}\t{text}\n" for query, text, _ in questions))
+            write_text(qrels, "".join(f"{query}\tQ0\t{name}\t1\n" for query, _, right in questions for name in right))
     return root
 
 
 def write_xor(folder: Path) -> Path:
     """psgs_w100.tsv, quoted as the csv module does, and the questions of the dev split, one of which has no answer."""
     passages = '1\ttaxi in Helsinki\tA\n2\tbread since 1905\tB\n3\t"He said ""no"" twice"\t"""Heroes"""\n'
-    write(folder / "psgs_w100.tsv", f"id\ttext\ttitle\n{passages}")
+    write_text(folder / "psgs_w100.tsv", f"id\ttext\ttitle\n{passages}")
     asked = [("taxi", "fi", "Helsinki"), ("hotel", "fi", "Oslo"), ("bread", "ko", "1905"), ("night", "ko", "yes")]
     questions = ({"id": question, "question": question, "lang": code, "answers": [a]} for question, code, a in asked)
     write_jsonl(folder / "xor_dev_retrieve_eng_span_v1_1.jsonl", questions)

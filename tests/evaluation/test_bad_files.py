@@ -8,6 +8,7 @@ import pytest
 
 from st_xlret.evaluation import BENCHMARKS
 from tests import tiny
+from tests.data.files import write_text
 from tests.evaluation import samples
 
 WRITERS = {
@@ -47,7 +48,7 @@ def test_file_and_line_are_named(benchmark: str, file: str, old: str, new: str, 
     path = WRITERS[benchmark](tmp_path / "data") / file
     text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
     assert re.search(old, text)
-    samples.write(path, re.sub(old, new, text))
+    write_text(path, re.sub(old, new, text))
     options = {"cache_dir": tmp_path / "cache"} if benchmark in ("mrtydi", "xor-retrieve") else {}
     with pytest.raises(ValueError, match=message):
         BENCHMARKS[benchmark].from_directory(tmp_path / "data", **options).evaluate(tiny.static())

@@ -6,7 +6,8 @@ import pytest
 
 from st_xlret.evaluation import bucc
 from st_xlret.evaluation.bucc import BUCCCorpus, BUCCEvaluator, MinedPair, best_threshold, load_bucc
-from tests.evaluation.samples import WORDS, write, write_bucc
+from tests.data.files import write_text
+from tests.evaluation.samples import WORDS, write_bucc
 
 
 def corpus(french: list[str], english: list[str], *gold: tuple[int, int]) -> BUCCCorpus:
@@ -46,7 +47,7 @@ def test_threshold_lies_between_candidates_and_never_parts_equal_scores() -> Non
 
 def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
     write_bucc(tmp_path, ("sample", "training"))
-    write(tmp_path / "de-en.sample.gold", "de-0\ten-1\n")  # of which the margin is lower
+    write_text(tmp_path / "de-en.sample.gold", "de-0\ten-1\n")  # of which the margin is lower
     options = {"split": "training", "threshold_split": "sample"}
     evaluator, on_itself = BUCCEvaluator.from_directory(tmp_path, **options), BUCCEvaluator(load_bucc(tmp_path))
     protocol, optimistic = (each.evaluate(static_model).protocol for each in (evaluator, on_itself))
@@ -60,9 +61,9 @@ def test_the_threshold_of_another_split(static_model, tmp_path: Path) -> None:
 
 def test_reads_the_official_files_wherever_they_are(tmp_path: Path) -> None:
     folder = write_bucc(tmp_path / "bucc2018" / "de-en")
-    write(folder / "de-en.training.de", "de-1\tJa .\nde-3\tKatze\u2028Hund")
-    write(folder / "de-en.training.en", "en-0\tNo .\r\nen-3\t Yes . \r\n")
-    write(folder / ".ipynb_checkpoints" / "de-en.training.en", "en-0\tan old copy")
+    write_text(folder / "de-en.training.de", "de-1\tJa .\nde-3\tKatze\u2028Hund")
+    write_text(folder / "de-en.training.en", "en-0\tNo .\r\nen-3\t Yes . \r\n")
+    write_text(folder / ".ipynb_checkpoints" / "de-en.training.en", "en-0\tan old copy")
     source, target = {"de-1": "Ja .", "de-3": "Katze\u2028Hund"}, {"en-0": "No .", "en-3": "Yes ."}
     assert load_bucc(tmp_path) == {"de": (source, target, {("de-1", "en-0"), ("de-3", "en-3")})}
 

@@ -13,7 +13,8 @@ from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, language_metr
 from st_xlret.evaluation.lareqa import average_precisions
 from st_xlret.evaluation.retrieval import full_texts, texts_table
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from tests.evaluation.samples import write, write_beir, write_jsonl
+from tests.data.files import write_jsonl, write_text
+from tests.evaluation.samples import write_beir
 
 WORDS = ["query", "passage", "taxi", "hotel", "bread", "water"]
 
@@ -86,7 +87,7 @@ def pool_in(folder: Path, documents: list[Any], queries: list[Any], judged: str 
         fields = (record if isinstance(record, dict) else {"language": record} for record in records)
         rows = ({"_id": f"{prefix}{row}", "text": WORDS[row], **record} for row, record in enumerate(fields))
         write_jsonl(folder / f"{name}.jsonl", rows)
-    write(folder / "qrels" / "test.tsv", judged.replace(" ", "\t").replace(",\t", "\n") + "\n")
+    write_text(folder / "qrels" / "test.tsv", judged.replace(" ", "\t").replace(",\t", "\n") + "\n")
     return folder
 
 

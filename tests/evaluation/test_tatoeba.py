@@ -11,23 +11,21 @@ from sklearn.metrics.pairwise import cosine_similarity
 from st_xlret.evaluation import BilingualRetrievalEvaluator, TatoebaEvaluator, retrieval_accuracy, weighted_f1
 from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator, load_tatoeba, tatoeba_language
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from tests.evaluation.samples import WORDS, write
+from tests.data.files import write_text
+from tests.evaluation.samples import WORDS
 
 ALL_CODES = sorted(pair.removesuffix("-eng") for pair in TatoebaBitextMining.metadata.eval_langs)
 
 
-def test_the_first_sentences_alone_may_be_taken(static_model, tatoeba_folder) -> None:
+def test_the_files_are_read_line_by_line_by_either_code_and_in_part(static_model, tatoeba_folder) -> None:
     cut = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
     assert cut.average["accuracy"] == 1.0 and cut.protocol["sentences_per_language"] == "de 3, fr 3"
-
-
-def test_the_files_are_read_line_by_line_and_by_either_code(tatoeba_folder) -> None:
     assert list(load_tatoeba(tatoeba_folder)) == ["de", "fr"]
     assert list(load_tatoeba(tatoeba_folder, ["fra", "de", "fr"])) == ["fr", "de"]
     for side in ("fra", "eng"):  # lines end at line feeds alone, and blank ones count
-        write(tatoeba_folder / f"tatoeba.fra-eng.{side}", "a\u2028b\r\n\n c\n")
+        write_text(tatoeba_folder / f"tatoeba.fra-eng.{side}", "a\u2028b\r\n\n c\n")
     assert load_tatoeba(tatoeba_folder, ["fr"]) == {"fr": (["a\u2028b", "", " c"],) * 2}
-    write(tatoeba_folder / "tatoeba.fra-eng.eng", "one\ntwo\n")
+    write_text(tatoeba_folder / "tatoeba.fra-eng.eng", "one\ntwo\n")
     with pytest.raises(ValueError, match=r"'fr': \(3, 2\)"):
         TatoebaEvaluator.from_directory(tatoeba_folder)
     with pytest.raises(ValueError, match=str(tatoeba_folder.parent)):  # which has no files
@@ -102,8 +100,8 @@ def write_export(folder: Path, end: str = "") -> Path:
     words = ["voiture", "wagen", "gasthof", "auberge", "hotel", "bil", "vogn", "pain", "?"]
     links = [(1, 2), (2, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 5), (5, 4), (6, 7), (7, 6), (8, 5), (4, 999)]
     rows = enumerate(zip(codes, words, strict=True), start=1)
-    write(folder / f"sentences.csv{end}", "".join(f"{row}\t{code}\t{word}\n" for row, (code, word) in rows))
-    write(folder / f"links.csv{end}", "".join(f"{one}\t{other}\n" for one, other in links))
+    write_text(folder / f"sentences.csv{end}", "".join(f"{row}\t{code}\t{word}\n" for row, (code, word) in rows))
+    write_text(folder / f"links.csv{end}", "".join(f"{one}\t{other}\n" for one, other in links))
     return folder
 
 
@@ -125,10 +123,10 @@ def test_pairs_without_sentences_are_named(tmp_path: Path, tatoeba_folder: Path)
 
 
 def test_the_join_takes_each_sentence_once(tmp_path: Path, static_model, tatoeba_folder: Path) -> None:
-    write(tmp_path / "tatoeba.fra-eng.fra", "un\nune\ndeux\ntrois\nquatre")
-    write(tmp_path / "tatoeba.fra-eng.eng", "one\none\ntwo\nthree\nfour")
-    write(tmp_path / "tatoeba.deu-eng.deu", "eins\nzwei\nzwei\ndrei")
-    write(tmp_path / "tatoeba.deu-eng.eng", "one\ntwo\nthree\nthree")
+    write_text(tmp_path / "tatoeba.fra-eng.fra", "un\nune\ndeux\ntrois\nquatre")
+    write_text(tmp_path / "tatoeba.fra-eng.eng", "one\none\ntwo\nthree\nfour")
+    write_text(tmp_path / "tatoeba.deu-eng.deu", "eins\nzwei\nzwei\ndrei")
+    write_text(tmp_path / "tatoeba.deu-eng.eng", "one\ntwo\nthree\nthree")
     french, german = ["un", "deux"], ["eins", "zwei"]  # "zwei" is taken by "two"
     assert drawn(tmp_path, "fr-de", "de-fr") == {"fr-de": (french, german), "de-fr": (german, french)}
     result = TatoebaPairsEvaluator.from_directory(tatoeba_folder, ["fr-de"]).evaluate(static_model)

@@ -10,7 +10,7 @@ import pytest
 from evaluation import xtreme
 from evaluation.xtreme import PAIR_TASKS, LabelledPair, read_evaluation_pairs, read_training_pairs
 from tests import tiny
-from tests.evaluation.samples import write
+from tests.data.files import write_text
 
 XNLI, PAWS_X = PAIR_TASKS["xnli"], PAIR_TASKS["paws-x"]
 
@@ -18,12 +18,12 @@ XNLI, PAWS_X = PAIR_TASKS["xnli"], PAIR_TASKS["paws-x"]
 def write_xnli(folder: Path) -> Path:
     """The release: XNLI-MT's English training file and XNLI's dev and test files with all languages in one."""
     training = "sun moon\tsun\tentailment\nsun moon\tmoon\tneutral\nsun moon\tstar\tcontradictory\n"
-    write(folder / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv", f"premise\thypo\tlabel\n{training}")
+    write_text(folder / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv", f"premise\thypo\tlabel\n{training}")
     golds = ("entailment", "neutral", "contradiction")
     rows = tuple(f'{code}\t{gold}\t\tsaid "wind\train {code}' for code in XNLI.languages for gold in golds)
     header = "language\tgold_label\tsentence1_binary_parse\tsentence1\tsentence2"
     for split in ("dev", "test"):
-        write(folder / "XNLI-1.0" / f"xnli.{split}.tsv", "\n".join([header, *rows]))
+        write_text(folder / "XNLI-1.0" / f"xnli.{split}.tsv", "\n".join([header, *rows]))
     return folder
 
 
@@ -31,7 +31,7 @@ def write_paws_x(folder: Path) -> Path:
     rows = "".join(f'{i}\tmoon "sun\tsun\t{i % 2}\n' for i in range(3))
     names = [f"{code}/{split}_2k.tsv.gz" for code in PAWS_X.languages for split in ("dev", "test")]
     for name in ("en/train.tsv", *names):
-        write(folder / "x-final" / name, f"id\tsentence1\tsentence2\tlabel\n{rows}")
+        write_text(folder / "x-final" / name, f"id\tsentence1\tsentence2\tlabel\n{rows}")
     return folder
 
 
@@ -51,11 +51,11 @@ def test_both_are_read_as_published(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["sun\tmoon", "sun\tmoon\tmaybe", "sun\tmoon\tneutral\tmore"])
 def test_bad_lines_and_missing_languages_are_named(tmp_path: Path, line: str) -> None:
     file = write_xnli(tmp_path) / "XNLI-MT-1.0" / "multinli" / "multinli.train.en.tsv"
-    write(file, f"{file.read_text()}{line}\n")
+    write_text(file, f"{file.read_text()}{line}\n")
     with pytest.raises(ValueError, match="line 5"):
         read_training_pairs(XNLI, tmp_path)
     dev = tmp_path / "XNLI-1.0" / "xnli.dev.tsv"
-    write(dev, dev.read_text().replace("\nsw", "\nen"))
+    write_text(dev, dev.read_text().replace("\nsw", "\nen"))
     for languages, message in ((["xx"], "'xx'"), (None, "'sw'")):
         with pytest.raises(ValueError, match=message):
             read_evaluation_pairs(XNLI, tmp_path, "dev", languages)

@@ -30,9 +30,8 @@ def encode(model: SentenceTransformer, code: str, **options: Any) -> torch.Tenso
 
 
 def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
-    return fit_calibration(
-        {code: encode(model, code) for code in TEXTS}, steps=steps or ("shift", "scale"), min_texts=2
-    )
+    rows = {code: encode(model, code) for code in TEXTS}
+    return fit_calibration(rows, steps=steps or ("shift", "scale"), min_texts=2)
 
 
 def assert_close(result: Any, expected: Any) -> None:

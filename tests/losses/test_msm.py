@@ -29,9 +29,8 @@ def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
     h = loss.model(dict(features))["sentence_embedding"]
     encoder: Any = loss.document_encoder
     documents = [rows for rows in h.split(LENGTHS) if len(rows) > 1]
-    p = torch.cat(
-        naive_predictions(encoder.layers, encoder.norm, encoder.mask_vector, encoder.positions.weight, documents)
-    )
+    parts = naive_predictions(encoder.layers, encoder.norm, encoder.mask_vector, encoder.positions.weight, documents)
+    p = torch.cat(parts)
     predicted = [*range(9)]  # the last document has one sentence
     if loss.heads != "none":
         p, h = loss.projections[0](p), loss.projections[-1](h)

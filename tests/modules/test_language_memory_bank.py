@@ -48,16 +48,11 @@ def test_first_in_first_out_across_wrap_around(scope: str, size: int) -> None:
             assert rows_of(*bank.get(torch.tensor(codes)).values()) == [row for row in expected if row[1] in codes]
 
 
-def test_keys_take_no_graph_and_have_an_id_of_no_document_and_no_text() -> None:
-    bank = LanguageMemoryBank(2, 8)
-    bank.enqueue(torch.randn(3, 2, requires_grad=True) * 2, torch.tensor([EN] * 3))
-    assert not bank.get()["queue"].requires_grad
-    assert bank.get()["queue_document"].tolist() == bank.get()["queue_text"].tolist() == [-1] * 3
-
-
-def test_a_full_bank_holds_its_keys_once() -> None:
+def test_keys_take_no_graph_and_a_full_bank_holds_them_once() -> None:
     bank = LanguageMemoryBank(2, 4)
-    bank.enqueue(*batch(0, [EN] * 4))
+    bank.enqueue(torch.randn(4, 2, requires_grad=True) * 2, torch.tensor([EN] * 4))  # of no document and no text
+    assert not bank.get()["queue"].requires_grad
+    assert bank.get()["queue_document"].tolist() == bank.get()["queue_text"].tolist() == [-1] * 4
     place = bank.keys.data_ptr()
     bank.enqueue(*batch(4, [EN] * 3))
     held = (bank.keys, bank.get()["queue"], bank.get(torch.tensor([EN]))["queue"])

@@ -157,20 +157,12 @@ def test_an_interrupted_study_goes_on(given: list[str], programs: Programs, tmp_
     ],
 )
 def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
-    given: list[str],
-    programs: Programs,
-    rates: str,
-    scores: dict[str, float],
-    tried: str | None,
-    row: str,
-    capsys: pytest.CaptureFixture[str],
+    given: list[str], programs: Programs, rates: str, scores: dict[str, float], tried: str | None, row: str, capsys
 ) -> None:
     programs.scores = scores
     run.main([*given, "--rows", "CCP", *(["--rates", *rates.split()] if rates else [])])
-    printed = capsys.readouterr()
-    assert programs.rates == (tried.split() if tried else [*scores]) and row in " ".join(
-        (printed.out + printed.err).split()
-    )
+    printed = " ".join("".join(capsys.readouterr()).split())
+    assert programs.rates == (tried.split() if tried else [*scores]) and row in printed
 
 
 def test_rows_that_need_one_that_failed_are_left_out_and_wrong_ones_named(
