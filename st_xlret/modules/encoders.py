@@ -178,7 +178,8 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
     With none left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward passes.
     """
     for task in ("query", "document"):
-        _outputs_of_short_text(model, task=task)["sentence_embedding"].sum().backward()
+        if (total := _outputs_of_short_text(model, task=task)["sentence_embedding"].sum()).requires_grad:
+            total.backward()  # a route may be frozen
     unused = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     for name in unused:
         model.get_parameter(name).requires_grad_(False)

@@ -15,7 +15,6 @@ from torch import Tensor
 from st_xlret.encoding import KeptVectors, Role, encode, fingerprint, role_prompt
 
 COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}  # by whose names the Trainer finds their prompts
-_MOST_QUESTIONS = 10_000
 
 
 class DistillationData(NamedTuple):
@@ -34,13 +33,19 @@ class DistillationData(NamedTuple):
 
 
 def distillation_data(
-    pairs: Dataset, questions: Dataset | None = None, *, pivot: str = "en", english_share: float = 0.15, seed: int = 0
+    pairs: Dataset,
+    questions: Dataset | None = None,
+    *,
+    pivot: str = "en",
+    english_share: float = 0.15,
+    query_share: float = 0.5,
+    seed: int = 0,
 ) -> DistillationData:
     """Lay out which texts are to reach which of the teacher's vectors.
 
-    Half of the translations, drawn at random, are learned as queries and half as documents, and so are the prompts.
-    `english_share` of the rows are texts of the pivot, the language of the goals, which keep their place; the first
-    10 000 `query` and `positive` of `questions` are further texts of it. Pairs without the pivot are left out.
+    `query_share` of the translations, drawn at random, are learned as queries, the others as documents. `english_share`
+    of the rows are texts of the pivot, the language of the goals, which keep their place; the first 10 000 `query` and
+    `positive` of `questions` are further texts of it. Pairs without the pivot are left out.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
@@ -59,8 +64,8 @@ def distillation_data(
     if not translations:
         raise ValueError(f"none of the {len(pairs)} pairs has a side in {pivot!r}, the language of the goal (--pivot)")
     random = np.random.default_rng([seed, 19])
-    as_query = random.random(len(translations)) < 0.5
-    further = questions[:_MOST_QUESTIONS] if questions is not None else {"query": [], "positive": []}
+    as_query = random.random(len(translations)) < query_share
+    further = questions[:10_000] if questions is not None else {"query": [], "positive": []}
     datasets, texts = DatasetDict(), dict[Role, list[str]]()
     for role, more in zip(COLUMNS, (further["query"], further["positive"]), strict=True):
         rows = [row for row, query in zip(translations, as_query, strict=True) if query == (role == "query")]

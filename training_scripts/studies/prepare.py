@@ -141,7 +141,7 @@ def part_of_pool(pool: str, folder: Path, languages: Sequence[str], english_shar
 def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int) -> None:
     """Write AfriQA among passages of news that are as long, each language's from all of its articles.
 
-    Each question stands once as it was asked, and once in its English translation.
+    Each question stands once as it was asked, and once in its English translation; those of `train` are pairs, too.
     """
     rows, judged = read_pool(pool, "train", "dev")
     length = np.median([len(row["text"]) for row in rows["corpus"]])
@@ -157,9 +157,15 @@ def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int
                 text = ""
     for of_language in passages.values():
         rows["corpus"] += of_language[:: math.ceil(len(of_language) / per_language)]
-    rows["queries"] += [
-        {"_id": f"{row['_id']}-en", "text": row["metadata"]["english"], "metadata": {"language": "en"}}
-        for row in rows["queries"]
+    asked, train = rows["queries"], {query for query, *_ in judged["train"]}
+    rows["queries"] = asked + [
+        {"_id": f"{row['_id']}-en", "text": row["metadata"]["english"], "metadata": {"language": "en"}} for row in asked
+    ]
+    rows["pairs"] = [
+        {"source": row["text"], "source_language": row["metadata"]["language"]}
+        | {"target": row["metadata"]["english"], "target_language": "en"}
+        for row in asked
+        if row["_id"] in train
     ]
     for lines in judged.values():
         lines += [[f"{query}-en", *cells] for query, *cells in lines]

@@ -90,15 +90,16 @@ def test_parts_of_a_pool(kind: str, options: str, candidates: str, judgements: i
 
 
 def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
-    asked = [{"_id": f"ha-{number}", "text": "?", "metadata": {"english": "When?"}} for number in (0, 1)]
-    corpus = [{"_id": "p", "text": "It rains in May.", "metadata": {}}]
-    afriqa = pool_of(tmp_path, corpus, asked, ("ha-1", "p"), splits="train dev")
+    row = {"text": "?", "metadata": {"language": "ha", "english": "When?"}}
+    asked = [{"_id": f"ha-{number}", **row} for number in (0, 1)]
+    afriqa = pool_of(tmp_path, [{"_id": "p", "text": "May.", "metadata": {}}], asked, ("ha-1", "p"), splits="train dev")
     articles = [{"language": "ig", "title": f"{n}", "sentences": ["123456789"] * 5} for n in range(3)]
     words = ["--pools", afriqa, "--documents", write_jsonl(tmp_path / "news.jsonl", articles), "--per_language", "3"]
     (_, *news), queries, judged = pool_at(prepare("afriqa", tmp_path / "pool", *words), "dev")
     assert [(row["title"], row["text"]) for row in news] == [(f"{n}", "123456789 123456789") for n in range(3)]
     assert queries == {"ha-0": "?", "ha-1": "?", "ha-0-en": "When?", "ha-1-en": "When?"}
     assert judged == [["ha-1", "p"], ["ha-1-en", "p"]]
+    assert [list(pair.values()) for pair in lines(tmp_path / "pool" / "pairs.jsonl")] == [["?", "ha", "When?", "en"]]
 
 
 def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
