@@ -11,7 +11,8 @@ of its paragraph. At the end the weights go part of the way back to the original
 the encoder could do before. Pairs need English, or another --pivot, on one side.
 
 With --queries_only, an encoder of queries is trained beside the one that you have, which goes on embedding documents:
-your index stays valid.
+your index stays valid, unless --pooling or --max_seq_length changes documents too. Embed queries with `encode_query`:
+`encode` embeds documents. Held-out questions measure it, held-out pairs do not.
 """
 
 from __future__ import annotations
@@ -75,11 +76,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
     groups = [EncoderArguments, DataArguments, SearchArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
+    if method.queries_only and method.contrastive_ratio:
+        raise ValueError(f"--queries_only: --contrastive_ratio {method.contrastive_ratio} would move the goals; give 0")
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
     pairs, pair_evaluator = data.load_pairs(args.seed)
-    pair_evaluator = None if method.queries_only else pair_evaluator  # it embeds all texts as documents
+    pair_evaluator = None if method.queries_only else pair_evaluator  # all as documents
     if pairs is None:
         raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
     negatives = method.negatives if method.questions_ratio else 0

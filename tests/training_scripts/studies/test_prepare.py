@@ -90,9 +90,8 @@ def test_parts_of_a_pool(kind: str, options: str, candidates: str, judgements: i
 
 
 def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_path: Path) -> None:
-    row = {"text": "?", "metadata": {"language": "ha", "english": "When?"}}
-    asked = [{"_id": f"ha-{number}", **row} for number in (0, 1)]
-    afriqa = pool_of(tmp_path, [{"_id": "p", "text": "May.", "metadata": {}}], asked, ("ha-1", "p"), splits="train dev")
+    asked = [{"_id": f"ha-{n}", "text": "?", "metadata": {"language": "ha", "english": "When?"}} for n in (0, 1)]
+    afriqa = pool_of(tmp_path, [{"_id": "p", "text": "It rains in May."}], asked, ("ha-1", "p"), splits="train dev")
     articles = [{"language": "ig", "title": f"{n}", "sentences": ["123456789"] * 5} for n in range(3)]
     words = ["--pools", afriqa, "--documents", write_jsonl(tmp_path / "news.jsonl", articles), "--per_language", "3"]
     (_, *news), queries, judged = pool_at(prepare("afriqa", tmp_path / "pool", *words), "dev")
