@@ -76,8 +76,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
     groups = [EncoderArguments, DataArguments, SearchArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    if method.queries_only and method.contrastive_ratio:
-        raise ValueError(f"--queries_only: --contrastive_ratio {method.contrastive_ratio} would move the goals; give 0")
+    if method.queries_only and (ratio := method.contrastive_ratio or args.lora_rank):
+        raise ValueError(f"--queries_only: --contrastive_ratio moves goals, --lora_rank finds no routes; got {ratio}")
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
     if method.queries_only:
         model = with_two_encoders(model)
-        model[0].sub_modules["document"].requires_grad_(False)
+        model[0].get_submodule("sub_modules.document").requires_grad_(False)
     most, losses = method.mini_batch_num_tokens or None, {}
     common = {"temperature": method.temperature, "batches": batches, "mini_batch_num_tokens": most}
     share = 0.0 if questions is None else method.questions_ratio

@@ -27,7 +27,7 @@ BAD = [
     ("search", "--pivot de", "'de'"),
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
-    ("search", "--queries_only --contrastive_ratio 0.5", "0.5"),
+    ("search", "--queries_only --lora_rank 4 --keep_trained 1", "4"),
 ]
 
 
