@@ -10,9 +10,8 @@ English side has. English questions (--retrieval) teach in other batches to find
 of its paragraph. At the end the weights go part of the way back to the original ones (--keep_trained), which keeps what
 the encoder could do before. Pairs need English, or another --pivot, on one side.
 
-With --queries_only, an encoder of queries is trained beside the one that you have, which goes on embedding documents:
-your index stays valid, unless --pooling or --max_seq_length changes documents too. Embed queries with `encode_query`:
-`encode` embeds documents. Held-out questions measure it, held-out pairs do not.
+With --queries_only, an encoder of queries learns beside yours, which embeds documents as before: an index stays valid,
+if --pooling and --max_seq_length do. Use `encode_query` then. Held-out questions measure the run, held-out pairs not.
 """
 
 from __future__ import annotations
