@@ -75,13 +75,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
     groups = [EncoderArguments, DataArguments, SearchArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    if method.queries_only and (ratio := method.contrastive_ratio or args.lora_rank):
-        raise ValueError(f"--queries_only: --contrastive_ratio moves goals, --lora_rank finds no routes; got {ratio}")
+    if method.queries_only and any(unfit := (method.contrastive_ratio, args.lora_rank)):
+        raise ValueError(f"--queries_only needs --contrastive_ratio 0 and no --lora_rank, got {unfit}")
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
     pairs, pair_evaluator = data.load_pairs(args.seed)
-    pair_evaluator = None if method.queries_only else pair_evaluator  # all as documents
+    pair_evaluator = None if method.queries_only else pair_evaluator  # it embeds all texts as documents
     if pairs is None:
         raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
     negatives = method.negatives if method.questions_ratio else 0
