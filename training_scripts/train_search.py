@@ -11,7 +11,7 @@ of its paragraph. At the end the weights go part of the way back to the original
 the encoder could do before. Pairs need English, or another --pivot, on one side.
 
 With --queries_only, an encoder of queries learns beside yours, which embeds documents as before: an index stays valid,
-if --pooling and --max_seq_length do. Use `encode_query` then. Held-out questions measure the run, held-out pairs not.
+if --pooling and --max_seq_length do. Use `encode_query` then.
 """
 
 from __future__ import annotations
@@ -80,8 +80,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
-    pairs, pair_evaluator = data.load_pairs(args.seed)
-    pair_evaluator = None if method.queries_only else pair_evaluator  # it embeds all texts as documents
+    pairs, pair_evaluator = data.load_pairs(args.seed, "query" if method.queries_only else None)
     if pairs is None:
         raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
     negatives = method.negatives if method.questions_ratio else 0

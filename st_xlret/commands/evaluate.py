@@ -7,7 +7,7 @@ r"""Measure a Sentence Transformer on a published benchmark and show its scores 
 
 Without --data, a benchmark is loaded from the Hugging Face Hub if it is there. The output file holds the scores as
 fractions in [0, 1], and a file with the ending .md their tables. Published rows of another protocol are marked. The CCP
-paper averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown, CSV, LaTeX.
+paper averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown and CSV.
 """
 
 from __future__ import annotations

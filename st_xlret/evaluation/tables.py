@@ -221,16 +221,12 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
 def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> str:
     """Compare results in files, write tables with ± half of the interval, and return the first.
 
-    They are `output` with the endings `.md` and `.tex`, in percent, and `.csv`, in fractions.
+    They are `output` with the endings `.md`, in percent, and `.csv`, in fractions.
     """
-    from tabulate import tabulate
-
-    latex = r"\\begin\{tabular\}\{[lr]+\}\s+\\hline\s+system "
-    ours = {".md": r"\| system ", ".tex": latex, ".csv": "system,seeds,"}
+    ours = {".md": r"\| system ", ".csv": "system,seeds,"}
     with ExitStack() as outputs:
         parts = {end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end])) for end in ours}
-        results = read_results(files)
-        compared = seed_means(results)
+        compared = seed_means(results := read_results(files))
         metrics = list(next(iter(compared.values())))
         header, lines = ["system", *metrics, "seeds"], []
         columns = (f"{metric}{of}" for metric in metrics for of in ("", "_interval"))
@@ -239,9 +235,6 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
             cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in values.values()]
             lines.append([name, *cells, str(len(results[name]))])
             fractions.append([name, len(results[name]), *chain.from_iterable(values.values())])
-        alignment = ["left", *("right" for _ in header[1:])]
-        table = tabulate(lines, header, tablefmt="latex", colalign=alignment, disable_numparse=True)
-        parts[".tex"].write_text(table.replace("±", r"$\pm$") + "\n", encoding="utf-8")
         with open(parts[".csv"], "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(fractions)
         markdown = f"{markdown_table(header, lines)}\n"

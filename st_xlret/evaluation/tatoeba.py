@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import PathLike, find_file
+from st_xlret.encoding import Role
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
 from st_xlret.search import neighbours_both_ways, unit_rows
 
@@ -39,6 +40,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         sentences: Pair, such as `"de-el"`, to (sentences in the first language, their translations in the second).
         origin: Where the pairs are from, for the result.
         max_sentences: Only as many of each pair of languages, from the start: the task is easier then.
+        role: Embed all texts as a "query" or as a "document". By default as `encode` does.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
     """
 
@@ -54,9 +56,11 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         *,
         origin: str = "given",
         max_sentences: int | None = None,
+        role: Role | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self.role = role
         counts = {name: (len(one), len(other)) for name, (one, other) in sentences.items()}
         if not counts or (uneven := {name: of for name, of in counts.items() if of[0] != of[1] or not of[0]}):
             raise ValueError(f"give as many sentences as translations of each pair, got {uneven if counts else 'none'}")
@@ -83,7 +87,8 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             for code, texts in zip(self.language_pair(name), sides, strict=True):
                 for text in texts:
                     row_of[code].setdefault(text, len(row_of[code]))
-        vectors = {code: self.embed_texts(model, list(rows), [code] * len(rows)) for code, rows in row_of.items()}
+        embed = partial(self.embed_texts, model, role=self.role)
+        vectors = {code: embed(list(rows), [code] * len(rows)) for code, rows in row_of.items()}
         scores: dict[str, dict[str, float]] = {}
         for name, sides in self.sentences.items():
             coded = zip(self.language_pair(name), sides, strict=True)
@@ -103,6 +108,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             "task": "nearest neighbour by cosine within the language pair, equal cosines to the lower row",
             "direction": self.direction,
             **super().protocol(model),
+            **({} if self.role is None else {"texts": f"embedded as a {self.role}"}),
             "languages": str(len(counts)),
             "sentences": self.origin,
             "sentences_per_language": each if len(counts) < 20 else f"{lengths[0]} to {lengths[-1]}",

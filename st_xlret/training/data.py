@@ -18,6 +18,7 @@ from st_xlret.data.pairs import has_languages_in_name
 from st_xlret.data.reading import DataError, Report, normalise_text, source_files
 from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
 from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
+from st_xlret.encoding import Role
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.languages import check_languages, languages_in_name, match_language
@@ -59,14 +60,14 @@ class PairOptions(TextOptions):
     pairs_per_language: int | None = option(None, "Maximum pairs per language pair. A larger sample has the smaller.")
     evaluation_pairs: int = option(200, "Pairs per language pair to hold out: they measure, and choose the best.")
 
-    def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
-        """Parallel sentences to train on, and an evaluator of those that are held out; None where there are none."""
+    def load_pairs(self, seed: int, role: Role | None = None) -> tuple[Dataset | None, TatoebaEvaluator | None]:
+        """Parallel sentences to train on, and an evaluator of those held out, as `role`; None where there are none."""
         if not self.pairs:
             return None, None
         pairs = load_pairs(self.pairs, per_language=self.pairs_per_language, **self.load_options())
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
         if len(held_out):
-            return rest, TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False)
+            return rest, TatoebaEvaluator(by_language(held_out), name="pairs", language_metrics=False, role=role)
         if self.evaluation_pairs:
             logger.warning("no pairs are held out of %d: too few to measure the run by", len(pairs))
         return rest, None

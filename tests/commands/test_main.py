@@ -80,7 +80,7 @@ def test_no_error_shows_a_secret(command: str, tmp_path, monkeypatch, capsys, ca
         ("mine docs.txt other.txt --model m --output pairs.jsonl", "pairs.jsonl"),
         ("evaluate --model m --data data --output t.json", "t.json"),
         ("evaluate --model m --data data --output t.json", "t.md"),
-        ("evaluate --compare a=r.json --output t.md", "t.tex"),
+        ("evaluate --compare a=r.json --output t.md", "t.csv"),
         ("index docs --model m --output docs/index.parquet", "docs/a.txt"),
         ("index docs.txt --model m --output other.parquet --overwrite", "other.parquet"),
         ("calibrate --vectors m/vectors.parquet --output m --overwrite", "m/vectors.parquet"),

@@ -150,7 +150,7 @@ def test_a_language_comes_to_english_and_english_stays(only: str, train: Runner,
     # An encoder of random weights knows its words by their vectors alone.
     vectors = "--retrieval --no_freeze_embeddings --learning_rate 5e-3 --english_share 0.4 --keep_trained 1"
     results = train("search", vectors, only, "--max_steps 120 --save_strategy no --evaluation_pairs 12")
-    assert only or results["held_out"][SCORE] > 0.6 > 0.3 > results["held_out_before"][SCORE]
+    assert results["held_out"][SCORE] > 0.6 > 0.3 > results["held_out_before"][SCORE]
     raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     assert model.prompts == raw.prompts
