@@ -237,8 +237,7 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
             fractions.append([name, len(results[name]), *chain.from_iterable(values.values())])
         with open(parts[".csv"], "w", newline="", encoding="utf-8") as file:
             csv.writer(file, lineterminator="\n").writerows(fractions)
-        markdown = f"{markdown_table(header, lines)}\n"
-        parts[".md"].write_text(markdown, encoding="utf-8")
+        parts[".md"].write_text(markdown := f"{markdown_table(header, lines)}\n", encoding="utf-8")
     return markdown
 
 

@@ -85,6 +85,7 @@ def select_texts(features: dict[str, Any], rows: Tensor) -> dict[str, Any]:
 
 
 def keep_padding(model: SentenceTransformer, size: int | None) -> None:
-    """Turn off the unpadding of a Transformer if there is a size of micro-batches: padded rows are cut into them."""
-    if size is not None and isinstance(model[0], Transformer):
-        model[0].unpad_inputs = False
+    """Turn off the unpadding of Transformers if there is a size of micro-batches: padded rows are cut into them."""
+    for module in model.modules() if size is not None else ():
+        if isinstance(module, Transformer):
+            module.unpad_inputs = False

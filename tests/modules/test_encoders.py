@@ -8,6 +8,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
+from st_xlret import SemanticContrastiveLoss
 from st_xlret.modules import (
     first_last_encoder,
     freeze_unused,
@@ -112,8 +113,10 @@ def test_they_start_alike_and_are_saved_as_the_hosts(make: Any, tmp_path: Path) 
     assert (two.encode(["sun moon"]) == two.encode_document(["sun moon"])).all()
 
 
-def test_what_no_route_uses_is_frozen() -> None:
+def test_what_no_route_uses_is_frozen_and_micro_batches_pad_both_routes() -> None:
     model = with_two_encoders(tiny.transformer())
+    SemanticContrastiveLoss(model, mini_batch_num_tokens=8)
+    assert [model[0].sub_modules[route][0].unpad_inputs for route in ("query", "document")] == [False, False]
     assert {name.split(".pooler.")[1] for name in freeze_unused(model)} == {"dense.weight", "dense.bias"}
     assert all(p.grad is None and p.requires_grad == (".pooler." not in name) for name, p in model.named_parameters())
     assert freeze_unused(with_two_encoders(tiny.static())) == []
