@@ -295,12 +295,18 @@ def language_contrastive_loss(
 
 
 def similarity_distillation_loss(
-    student: Tensor, teacher: Tensor, bank: Tensor, *, temperature: float = 0.02, cosine_weight: float = 10.0
+    student: Tensor,
+    teacher: Tensor,
+    bank: Tensor,
+    *,
+    temperature: float = 0.02,
+    teacher_temperature: float | None = None,
+    cosine_weight: float = 10.0,
 ) -> Tensor:
     """Make a student's vectors as similar to a bank of the teacher's vectors as the teacher's own vectors are.
 
     The loss is the mean over rows of `KL(p || q) + cosine_weight (1 - cos(student, teacher))`. Here p is the softmax
-    over the bank of the teacher's cosines divided by `temperature`, and q that of the student's cosines. The first
+    over the bank of the teacher's cosines divided by a temperature, and q that of the student's cosines. The first
     term asks for the teacher's ranking of its neighbours (SEED, Fang et al., ICLR 2021, Eq. 4), the second one for the
     teacher's place (multilingual knowledge distillation, Reimers and Gurevych, EMNLP 2020, Eq. 1, on unit vectors).
 
@@ -309,6 +315,7 @@ def similarity_distillation_loss(
         teacher: Vectors of their translations by the teacher (N, d), without a gradient.
         bank: Vectors of the teacher to compare with (K, d), without a gradient.
         temperature: Divisor of the cosines. The smaller it is, the more the nearest neighbours count.
+        teacher_temperature: That of the teacher; a smaller one makes the student surer than it. Default: `temperature`.
         cosine_weight: Factor on the second term. 0 leaves it out.
 
     Example:
@@ -316,10 +323,11 @@ def similarity_distillation_loss(
         >>> round(similarity_distillation_loss(-x, x, x, temperature=1.0, cosine_weight=0.0).item(), 6)
         0.462784
     """
-    check_matrices(len(student), temperature, student=student, teacher=teacher)
+    teacher_temperature = temperature if teacher_temperature is None else teacher_temperature
+    check_matrices(len(student), min(temperature, teacher_temperature), student=student, teacher=teacher)
     with torch.autocast(student.device.type, enabled=False):
         student, teacher, bank = (normalize_rows(x) for x in (student, teacher.detach(), bank.detach()))
-        target = (teacher @ bank.T / temperature).log_softmax(dim=1)
+        target = (teacher @ bank.T / teacher_temperature).log_softmax(dim=1)
         learnt = (student @ bank.T / temperature).log_softmax(dim=1)
         divergence = (target.exp() * (target - learnt)).sum(dim=1)
         return (divergence + cosine_weight * (1 - (student * teacher).sum(dim=1))).mean()

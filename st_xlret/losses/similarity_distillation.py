@@ -27,7 +27,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     Args:
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
         bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch.
+        documents: Vectors (K, d) to compare with in their place: `bank_size` random ones, such as of a collection.
         temperature: Divisor of the cosines.
+        teacher_temperature: That of the teacher; a smaller one makes the encoder surer than it. Default: `temperature`.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
 
@@ -41,6 +43,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     """
 
     teacher: Tensor
+    documents: Tensor | None
 
     most_columns = 1
     takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
@@ -52,7 +55,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         teacher: Tensor,
         *,
         bank_size: int = 8192,
+        documents: Tensor | None = None,
         temperature: float = 0.02,
+        teacher_temperature: float | None = None,
         cosine_weight: float = 10.0,
         weight: float = 1.0,
         mini_batch_num_tokens: int | None = None,
@@ -65,9 +70,11 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
         keep_padding(model, mini_batch_num_tokens)
         self.bank_size, self.mini_batch_num_tokens = bank_size, mini_batch_num_tokens
-        self.temperature, self.cosine_weight, self.weight = temperature, cosine_weight, weight
+        self.temperature, self.teacher_temperature = temperature, teacher_temperature
+        self.cosine_weight, self.weight = cosine_weight, weight
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
+        self.register_buffer("documents", documents, persistent=False)
 
     def default_batches(self) -> BatchFactory:
         """Texts of similar lengths, if the encoder pads them."""
@@ -91,20 +98,23 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
         # All ranks compare with the same bank, which holds the targets of all of them.
         bank = self.bank_rows(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
-        goals, neighbours = (self.teacher[rows.to(self.teacher.device)].to(vectors.device) for rows in (labels, bank))
-        return self.weight * similarity_distillation_loss(
-            vectors, goals, neighbours, temperature=self.temperature, cosine_weight=self.cosine_weight
-        )
+        pool = self.teacher if self.documents is None else self.documents
+        goals = self.teacher[labels.to(self.teacher.device)].to(vectors.device)
+        neighbours = pool[bank.to(pool.device)].to(vectors.device)
+        options: Any = {"temperature": self.temperature, "teacher_temperature": self.teacher_temperature}
+        options["cosine_weight"] = self.cosine_weight
+        return self.weight * similarity_distillation_loss(vectors, goals, neighbours, **options)
 
     def bank_rows(self, labels: Tensor) -> Tensor:
-        """The rows of the teacher's vectors to compare with, each once: all, or those of the batch and random ones."""
-        rows = len(self.teacher)
+        """The rows of the bank to compare with, each once: all, or random ones and, of the teacher's, the batch's."""
+        rows = len(self.teacher if self.documents is None else self.documents)
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
         seed = int((labels.long() * torch.arange(1, len(labels) + 1, device=labels.device)).sum())
         drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))
-        return torch.cat([labels, drawn.to(labels.device)]).unique()
+        drawn = drawn.to(labels.device)
+        return (torch.cat([labels, drawn]) if self.documents is None else drawn).unique()
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""

@@ -122,11 +122,14 @@ def naive_retrieval_loss(
     return torch.stack(terms).mean()
 
 
-def naive_distillation(student: Tensor, teacher: Tensor, bank: Tensor, temperature: float, weight: float) -> Tensor:
+def naive_distillation(
+    student: Tensor, teacher: Tensor, bank: Tensor, temperature: float, weight: float, sharper: float | None = None
+) -> Tensor:
     """Row by row: the divergence of two softmaxes over the bank, and the distance of two directions."""
     terms = []
     for s, t in zip(student, teacher, strict=True):
-        p, q = (torch.exp(F.cosine_similarity(x[None], bank) / temperature) for x in (t, s))
+        of_both = ((t, sharper or temperature), (s, temperature))
+        p, q = (torch.exp(F.cosine_similarity(x[None], bank) / divisor) for x, divisor in of_both)
         p, q = p / p.sum(), q / q.sum()
         terms.append(sum(p * torch.log(p / q)) + weight * (1 - F.cosine_similarity(s, t, dim=0)))
     return torch.stack(terms).mean()

@@ -171,8 +171,10 @@ def test_the_language_loss_is_least_where_the_two_sides_cannot_be_told_apart() -
 @pytest.mark.parametrize(("rows", "keys"), [(1, 1), (1, 5), (4, 9)])
 def test_distillation_equals_the_loop(temperature: float, cosine_weight: float, rows: int, keys: int) -> None:
     student, teacher, bank = inputs = vectors(rows), vectors(rows, seed=1), vectors(keys, seed=2)
-    loss = f.similarity_distillation_loss(*inputs, temperature=temperature, cosine_weight=cosine_weight)
-    torch.testing.assert_close(loss, oracles.naive_distillation(*inputs, temperature, cosine_weight))
+    for sharper in (None, 0.05):
+        options: Any = {"temperature": temperature, "teacher_temperature": sharper, "cosine_weight": cosine_weight}
+        loss = f.similarity_distillation_loss(*inputs, **options)
+        torch.testing.assert_close(loss, oracles.naive_distillation(*inputs, temperature, cosine_weight, sharper))
     loss.backward()
     assert student.grad is not None and teacher.grad is None and bank.grad is None
 

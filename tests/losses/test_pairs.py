@@ -154,6 +154,10 @@ def test_the_bank_is_drawn_by_the_batch_alone_and_no_vector_counts_twice(bank_si
     expected = naive_distillation(student, vectors[LABELS], vectors[rows], 0.02, 10.0)
     torch.rand(7)
     torch.testing.assert_close(loss.compute_loss_from_embeddings(student, LABELS), expected)
+    documents = torch.randn(9, 8)
+    of_documents = SimilarityDistillationLoss(tiny.static(), vectors, documents=documents, teacher_temperature=0.05)
+    expected = naive_distillation(student, vectors[LABELS], documents, 0.02, 10.0, 0.05)
+    torch.testing.assert_close(of_documents.compute_loss_from_embeddings(student, LABELS), expected)
     many = SimilarityDistillationLoss(tiny.static(), torch.randn(500, 8), bank_size=20)
     assert not torch.equal(many.bank_rows(LABELS), many.bank_rows(torch.tensor([4, 4, 0])))
 

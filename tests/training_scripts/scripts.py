@@ -38,6 +38,7 @@ SCRIPTS = {
     "retriever": "--per_device_train_batch_size 8 --from_scratch static --retrieval {data}/questions.jsonl",
     "search": "--per_device_train_batch_size 16 --bank_size 64 --model {data}/encoder --max_seq_length 24 "
     "--pairs {data}/pairs.jsonl --retrieval {data}/answers.jsonl --evaluation_pairs 4",
+    "queries": "--per_device_train_batch_size 16 --model {data}/encoder --documents {data}/collection.jsonl",
 }
 """Options of each script that make a run of seconds."""
 
@@ -122,6 +123,8 @@ def write_data(folder: Path) -> None:
     both = [translations(dice) for _ in range(120)]
     languages = {"source_language": "en", "target_language": "fr"}
     write_jsonl(folder / "pairs.jsonl", [{**languages, "source": x["en"], "target": x["fr"]} for x in both])
+    collection = [{"language": code, "text": text} for each in both for code, text in each.items()]
+    write_jsonl(folder / "collection.jsonl", collection)
     write_text(folder / "words.en-fr.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)))
     # Two questions in two languages for each passage, and a wrong passage.
     rows = []

@@ -27,6 +27,7 @@ BAD = [
     ("search", "--pivot de", "'de'"),
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
+    ("queries", "--documents", "two languages"),
     ("search", "--queries_only --lora_rank 4 --keep_trained 1", "4"),
 ]
 

@@ -14,7 +14,7 @@ from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.modules import ContextualEncoder
 from st_xlret.training.trainer import column_role
 from tests import tiny
-from tests.data.files import write_text
+from tests.data.files import write_jsonl, write_text
 from tests.training_scripts.scripts import WORDS, Runner, translations
 
 SCORE = "pairs_average_accuracy"
@@ -164,6 +164,15 @@ def test_a_language_comes_to_english_and_english_stays(only: str, train: Runner,
 
     assert distance(model, "fr") < 0.2 * distance(raw, "fr") and distance(model, "en") < 0.01
     assert (raw.encode_document(["sun moon"]) == model.encode_document(["sun moon"])).all() == bool(only)
+
+
+def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None:
+    questions = write_jsonl(tmp_path / "log.jsonl", [{"language": "fr", "text": text} for text in WORDS["fr"]])
+    assert train("queries", "--max_steps 4 --save_strategy no --queries", questions)["queries"] == 12
+    raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
+    model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
+    assert (raw.encode_document(["sun"]) == model.encode_document(["sun"])).all()
+    assert (raw.encode_query(["soleil"]) != model.encode_query(["soleil"])).any()
 
 
 def test_a_static_encoder_is_aligned_in_batches_of_rows(train: Runner, tmp_path: Path) -> None:

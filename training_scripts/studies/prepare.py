@@ -167,6 +167,7 @@ def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int
         for row in asked
         if row["_id"] in train
     ]
+    rows["log"] = [{"text": pair["source"], "language": pair["source_language"]} for pair in rows["pairs"]]
     for lines in judged.values():
         lines += [[f"{query}-en", *cells] for query, *cells in lines]
     write_pool(folder, rows, judged)
