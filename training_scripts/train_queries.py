@@ -3,11 +3,11 @@ r"""Train an encoder of queries beside yours, from the collection that is search
     python training_scripts/train_queries.py --model intfloat/multilingual-e5-small --documents documents/ \
         --queries questions.jsonl --output_dir runs/queries
 
-Teacher is your encoder with calibrated queries, as `st-xlret calibrate --queries_only` makes it. A query is to rank the
-documents of the collection as the teacher ranks them, and to be surer of it (--teacher_temperature), which corrects
-some of the teacher's mistakes. Questions that were asked (--queries) are best, in any languages; without them, short
-sentences of the documents take their place. Documents are embedded as before. Where you have translations, take
-`st-xlret train search --queries_only`.
+The teacher is your encoder with calibrated queries, as `st-xlret calibrate --queries_only` makes it. A query is to rank
+the documents of the collection as the teacher ranks them, and to be surer of it (--teacher_temperature), which corrects
+some of the teacher's mistakes. Questions that were asked (--queries) are best, in any languages; without them,
+sentences of the documents take their place, and gain less. Documents are embedded as before. Where you have translations,
+take `st-xlret train search --queries_only`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
-    # 1. Data: documents to rank, and questions, or short sentences of the documents.
+    # 1. Data: documents to rank, and questions, or sentences of the documents.
     few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
     collection = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
     if data.queries:
