@@ -6,8 +6,8 @@ r"""Train an encoder of queries beside yours, from the collection that is search
 The teacher is your encoder with calibrated queries, as `st-xlret calibrate --queries_only` makes it. A query is to rank
 the documents of the collection as the teacher ranks them, and to be surer of it (--teacher_temperature), which corrects
 some of the teacher's mistakes. Questions that were asked (--queries) are best, in any languages; without them,
-sentences of the documents take their place, and gain less. Documents are embedded as before. Where you have translations,
-take `st-xlret train search --queries_only`.
+sentences of the documents take their place, and gain less. Documents are embedded as before. Where you have
+translations, take `st-xlret train search --queries_only`.
 """
 
 from __future__ import annotations
