@@ -48,10 +48,8 @@ class QueryArguments:
 
     _argument_group_name = "method"
 
-    temperature: float = option(0.02, "Temperature of the student. The encoder's own is best: 0.01 to 0.05.")
-    teacher_temperature: float = option(0.01, "Temperature of the teacher: a smaller one makes the student surer.")
-    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
-    loss_options: str = loss_options_field("query", '{"query": {"cosine_weight": 0}}')
+    teacher_temperature: float = option(0.01, "Temperature of the teacher; the student's is 0.02, and less sure.")
+    loss_options: str = loss_options_field("query", '{"query": {"temperature": 0.05}}')
 
 
 @dataclass
@@ -101,8 +99,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True) if lengths else Rows()
     model = with_two_encoders(model)
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
-    common: Any = {"temperature": method.temperature, "teacher_temperature": method.teacher_temperature}
-    common |= {"mini_batch_num_tokens": method.mini_batch_num_tokens or None, "cosine_weight": 0.0, "batches": batches}
+    common: Any = {"teacher_temperature": method.teacher_temperature, "cosine_weight": 0.0, "batches": batches}
     loss = SimilarityDistillationLoss(model, goals, documents=pool, **run.loss_arguments("query", **common))
     keep_best_checkpoint(args, None)
 

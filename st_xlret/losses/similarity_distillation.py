@@ -27,7 +27,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     Args:
         teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
         bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch.
-        documents: Vectors (K, d) to compare with in their place: `bank_size` random ones, such as of a collection.
+        documents: Vectors (K, d) of a collection: `bank_size` random ones take the place of the teacher's rows.
         temperature: Divisor of the cosines.
         teacher_temperature: That of the teacher; a smaller one makes the encoder surer than it. Default: `temperature`.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
@@ -96,13 +96,13 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
         """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
-        # All ranks compare with the same bank, which holds the targets of all of them.
+        # All ranks compare with the same bank; one of the teacher's vectors holds the targets of all of them.
         bank = self.bank_rows(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
         pool = self.teacher if self.documents is None else self.documents
         goals = self.teacher[labels.to(self.teacher.device)].to(vectors.device)
         neighbours = pool[bank.to(pool.device)].to(vectors.device)
-        options: Any = {"temperature": self.temperature, "teacher_temperature": self.teacher_temperature}
-        options["cosine_weight"] = self.cosine_weight
+        names = ("temperature", "teacher_temperature", "cosine_weight")
+        options: Any = {name: getattr(self, name) for name in names}
         return self.weight * similarity_distillation_loss(vectors, goals, neighbours, **options)
 
     def bank_rows(self, labels: Tensor) -> Tensor:
@@ -112,8 +112,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
         seed = int((labels.long() * torch.arange(1, len(labels) + 1, device=labels.device)).sum())
-        drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed))
-        drawn = drawn.to(labels.device)
+        drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)).to(labels.device)
         return (torch.cat([labels, drawn]) if self.documents is None else drawn).unique()
 
     def get_config_dict(self) -> dict[str, Any]:
