@@ -26,8 +26,12 @@ from st_xlret.calibration.model import embed_by_language, sample_questions, samp
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
+from st_xlret.training.data import PairOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.teacher import distillation_data
+
+KEPT = 0.2  # of the mean, by the teacher's map: less than search needs, and the student finds more
 
 
 @dataclass
@@ -38,8 +42,12 @@ class DataArguments:
 
     documents: list[str] = option([], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout.")
     queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
+    pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
+    pivot: str = option("en", "The language that pairs translate from or into.")
     documents_per_language: int = option(1500, "Documents of each language to rank, at most.")
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
+    pairs_per_language: int | None = option(None, "Translations of each language to learn from, at most.")
+    evaluation_pairs: int = option(20, "Translations of each language to hold out: they measure the run.")
 
 
 @dataclass
@@ -72,41 +80,48 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
-    # 1. Data: documents to rank, and questions, or sentences of the documents.
+    # 1. Data: documents to rank, and texts to learn from: translations, questions, or sentences of the documents.
+    if data.pairs and data.queries:
+        raise ValueError(f"--pairs {data.pairs} or --queries {data.queries}: train twice, first from the translations")
     few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
     collection = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
-    if data.queries:
-        asked = sample_questions(data.queries, None, **few)
+    held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
+    pairs, evaluator = PairOptions(pairs=data.pairs, **held_out).load_pairs(args.seed, "query")
+    if pairs is not None:
+        learned = distillation_data(pairs, pivot=data.pivot, query_share=1.0, seed=args.seed)
+        queries, asked = learned.datasets["query"], {data.pivot: learned.texts["query"]}
     else:
-        asked = {code: part.texts for code, part in sample_texts(data.documents, unit="sentence", **few).items()}
-    rows = [{"query": text, "language": code} for code, texts in asked.items() for text in texts]
-    queries = Dataset.from_list([{**row, "label": label} for label, row in enumerate(rows)])
+        sentences = {} if data.queries else sample_texts(data.documents, unit="sentence", **few)
+        asked = {code: part.texts for code, part in sentences.items()} or sample_questions(data.queries, None, **few)
+        rows = [{"query": text, "language": code} for code, texts in asked.items() for text in texts]
+        queries = Dataset.from_list([{**row, "label": label} for label, row in enumerate(rows)])
 
     # 2. The teacher's vectors of queries, and those of documents, which both encoders share.
     model = encoder.load_encoder([], args)
-    if isinstance(model[0], Router):
-        raise ValueError(f"{encoder.model} has a Router: give the encoder without one that its documents come from")
+    model = model if isinstance(model[0], Router) else with_two_encoders(model)
     embed: Any = partial(embed_by_language, model, precision=args.precision, show_progress_bar=True)
     documents = embed({code: part.texts for code, part in collection.items()}, role="document")
-    vectors, phrases = embed(asked, role="query"), embed(weak_language_phrases(), role="query")
-    joining: Any = {"phrases": {"mul": torch.cat([*phrases.values()])}, "queries": vectors if data.queries else None}
-    teacher = VectorCalibration.fit(documents, queries_only=True, **joining)
-    goals = torch.from_numpy(teacher.transform(torch.cat([*vectors.values()]), "query"))
-    pool = torch.cat([*documents.values()])
+    vectors = embed(asked, role="query")
+    goals, pool = torch.cat([*vectors.values()]), torch.cat([*documents.values()])
+    if pairs is None:
+        phrases = torch.cat([*embed(weak_language_phrases(), role="query").values()])
+        joining: Any = {"phrases": {"mul": phrases}, "queries": vectors if data.queries else None}
+        teacher = VectorCalibration.fit(documents, queries_only=True, keep_mean=KEPT, **joining)
+        goals = torch.from_numpy(teacher.transform(goals, "query"))
 
-    # 3. Two encoders, of which that of documents stays, and the loss, in batches of similar lengths.
-    lengths = isinstance(model[0], Transformer)
-    batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True) if lengths else Rows()
-    model = with_two_encoders(model)
+    # 3. The encoder of documents stays; batches of similar lengths, and the loss.
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
+    learner = model[0].get_submodule("sub_modules.query.0")
+    lengths = isinstance(learner, Transformer)
+    batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
     common: Any = {"teacher_temperature": method.teacher_temperature, "cosine_weight": 0.0, "batches": batches}
     loss = SimilarityDistillationLoss(model, goals, documents=pool, **run.loss_arguments("query", **common))
     keep_best_checkpoint(args, None)
 
     # 4. Train, go part of the way back and save.
     trainer = CrossLingualTrainer(model, args, queries, loss=loss)
-    about = {"languages": sorted(asked), "queries": len(queries), "ranked": len(pool)}
-    return run.train_and_save(trainer, about, tag="self-distillation")
+    about = {"languages": queries.unique("language"), "queries": len(queries), "ranked": len(pool)}
+    return run.train_and_save(trainer, about, evaluators=[evaluator], tag="self-distillation")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ The encoder's own vectors of English texts, computed once, are the goal (multili
 and Gurevych, EMNLP 2020): each translation is to have the neighbours among thousands of English vectors that its
 English side has. English questions (--retrieval) teach in other batches to find the sentence that answers among those
 of its paragraph. At the end the weights go part of the way back to the original ones (--keep_trained), which keeps what
-the encoder could do before. Pairs need English, or another --pivot, on one side.
-
-With --queries_only, an encoder of queries learns beside yours, which embeds documents as before: an index stays valid,
-if --pooling and --max_seq_length do. Use `encode_query` then.
+the encoder could do before. Pairs need English, or another --pivot, on one side. To keep the index that you have, take
+`st-xlret train queries`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ from sentence_transformers.base.modules import Router, Transformer
 
 from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
-from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training import script
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
@@ -46,7 +43,6 @@ class SearchArguments:
     pivot: str = option("en", "The language whose vectors stay, and that the pairs translate from or into.")
     temperature: float = option(0.02, "Temperature of all losses. The encoder's own is best: 0.01 to 0.05.")
     bank_size: int = option(8192, "English vectors to compare with.")
-    queries_only: bool = option(False, "Train queries alone: documents are embedded as before, and an index stays.")
     english_share: float = option(0.15, "Share of English texts, by which they keep their place.")
     questions_ratio: float = option(0.3, "Share of batches of questions (--retrieval); the others are translations.")
     contrastive_ratio: float = option(0.0, "Share of the batches of translations that draw pairs together (InfoNCE).")
@@ -75,12 +71,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
     groups = [EncoderArguments, DataArguments, SearchArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    if method.queries_only and any(unfit := (method.contrastive_ratio, args.lora_rank)):
-        raise ValueError(f"--queries_only needs --contrastive_ratio 0 and no --lora_rank, got {unfit}")
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
-    pairs, pair_evaluator = data.load_pairs(args.seed, "query" if method.queries_only else None)
+    pairs, pair_evaluator = data.load_pairs(args.seed)
     if pairs is None:
         raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
     negatives = method.negatives if method.questions_ratio else 0
@@ -90,29 +84,25 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model = encoder.load_encoder([], args)
     if isinstance(model[0], Router):
         raise ValueError(f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one")
-    shares = {"english_share": method.english_share, "query_share": 1.0 if method.queries_only else 0.5}
-    goals = distillation_data(pairs, questions, pivot=method.pivot, **shares, seed=args.seed)
+    goals = distillation_data(pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed)
     datasets: dict[str, Any] = {"pairs": goals.pairs()} if method.contrastive_ratio else {}
     datasets |= goals.datasets if method.contrastive_ratio < 1 else {}
 
     # 3. A loss for translations as pairs, as queries and as documents, and for questions; batches of similar lengths.
     lengths = isinstance(model[0], Transformer)
     batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True) if lengths else Rows()
-    if roles := [role for role in COLUMNS if role in datasets]:
-        vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
-    if method.queries_only:
-        model = with_two_encoders(model)
-        model[0].get_submodule("sub_modules.document").requires_grad_(False)
     most, losses = method.mini_batch_num_tokens or None, {}
     common = {"temperature": method.temperature, "batches": batches, "mini_batch_num_tokens": most}
     share = 0.0 if questions is None else method.questions_ratio
     if "pairs" in datasets:
         ratio = (1 - share) * method.contrastive_ratio
         losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_arguments("pairs", **common, ratio=ratio))
-    for role in roles:
+    if roles := [role for role in COLUMNS if role in datasets]:
         ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
-        options = run.loss_arguments(role, **common, bank_size=method.bank_size, ratio=ratio)
-        losses[role] = SimilarityDistillationLoss(model, vectors, **options)
+        vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
+        for role in roles:
+            options = run.loss_arguments(role, **common, bank_size=method.bank_size, ratio=ratio)
+            losses[role] = SimilarityDistillationLoss(model, vectors, **options)
     if questions is not None:
         datasets["questions"] = questions
         losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_arguments("questions", **common, ratio=share))

@@ -185,8 +185,10 @@ class Run:
         if self.args.resume_from_checkpoint:
             return Path(self.args.resume_from_checkpoint)
         if not self.args.resume:
-            for path in complete_checkpoints(self.output) if self.args.process_index == 0 else ():
-                shutil.rmtree(path, ignore_errors=True)
+            if self.args.process_index == 0:
+                (self.output / "results.json").unlink(missing_ok=True)  # it says that a run is finished
+                for path in complete_checkpoints(self.output):
+                    shutil.rmtree(path, ignore_errors=True)
             return None
         with PartialState().main_process_first():
             checkpoint = last_checkpoint(self.output)

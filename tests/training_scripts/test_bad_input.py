@@ -28,7 +28,6 @@ BAD = [
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
     ("queries", "--documents", "two languages"),
-    ("search", "--queries_only --lora_rank 4 --keep_trained 1", "4"),
 ]
 
 

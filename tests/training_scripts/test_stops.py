@@ -35,9 +35,10 @@ def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(train: Runn
     with pytest.raises(FileExistsError, match="notes.txt"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
     own.unlink()
+    finished = write_text(tmp_path / "run" / "results.json", '{"command": ""}')
     with train.stopped("ccp", 3), pytest.raises(SystemExit, match="checkpoint-2"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
-    assert checkpoints(tmp_path / "run") == ["checkpoint-2"] and not mark.exists()
+    assert checkpoints(tmp_path / "run") == ["checkpoint-2"] and not mark.exists() and not finished.exists()
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
