@@ -111,7 +111,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 3. The encoder of documents stays; batches of similar lengths, and the loss.
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
-    learner = model[0].get_submodule("sub_modules.query.0")
+    learner: Any = model[0].get_submodule("sub_modules.query.0")
     lengths = isinstance(learner, Transformer)
     batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
     common: Any = {"teacher_temperature": method.teacher_temperature, "cosine_weight": 0.0, "batches": batches}
