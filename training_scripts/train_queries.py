@@ -104,9 +104,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     vectors = embed(asked, role="query")
     goals, pool = torch.cat([*vectors.values()]), torch.cat([*documents.values()])
     if pairs is None:
-        phrases = torch.cat([*embed(weak_language_phrases(), role="query").values()])
-        joining: Any = {"phrases": {"mul": phrases}, "queries": vectors if data.queries else None}
-        teacher = VectorCalibration.fit(documents, queries_only=True, keep_mean=KEPT, **joining)
+        phrases = {"mul": torch.cat([*embed(weak_language_phrases(), role="query").values()])}
+        how: Any = {"queries_only": True, "keep_mean": KEPT}
+        teacher = VectorCalibration.fit(documents, queries=vectors, phrases=phrases, **how)
         goals = torch.from_numpy(teacher.transform(goals, "query"))
 
     # 3. The encoder of documents stays; batches of similar lengths, and the loss.
