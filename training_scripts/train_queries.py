@@ -1,13 +1,18 @@
-r"""Train an encoder of queries beside yours, from the collection that is searched: no labels, and the index stays.
+r"""Train an encoder of queries beside yours, from the collection that is searched: the index stays.
 
     python training_scripts/train_queries.py --model intfloat/multilingual-e5-small --documents documents/ \
         --queries questions.jsonl --output_dir runs/queries
 
-The teacher is your encoder with calibrated queries, as `st-xlret calibrate --queries_only` makes it. A query is to rank
-the documents of the collection as the teacher ranks them, and to be surer of it (--teacher_temperature), which corrects
-some of the teacher's mistakes. Questions that were asked (--queries) are best, in any languages; without them,
-sentences of the documents take their place, and gain less. Documents are embedded as before. Where you have
-translations, take `st-xlret train search --queries_only`.
+A query is to rank the documents of the collection as a teacher ranks them, at half its temperature. It learns from the
+best that you have:
+
+- --pairs, translations: the teacher is your encoder, given their side in English, or in another --pivot;
+- --queries, questions that were asked, in any languages, without labels: the teacher is your encoder with calibrated
+  queries, as `st-xlret calibrate --queries_only` makes it; being surer corrects some of its mistakes;
+- neither: sentences of the documents take the place of questions, and gain less.
+
+With translations and questions, train twice: first from the translations, then with --model runs/first/model from the
+questions. Documents are embedded as before.
 """
 
 from __future__ import annotations
@@ -31,12 +36,10 @@ from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
 from st_xlret.training.teacher import distillation_data
 
-KEPT = 0.2  # of the mean, by the teacher's map: less than search needs, and the student finds more
-
 
 @dataclass
 class DataArguments:
-    """The collection, and questions."""
+    """The collection, and what queries learn from."""
 
     _argument_group_name = "data"
 
@@ -48,16 +51,7 @@ class DataArguments:
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
     pairs_per_language: int | None = option(None, "Translations of each language to learn from, at most.")
     evaluation_pairs: int = option(20, "Translations of each language to hold out: they measure the run.")
-
-
-@dataclass
-class QueryArguments:
-    """The method."""
-
-    _argument_group_name = "method"
-
-    teacher_temperature: float = option(0.01, "Temperature of the teacher; the student's is 0.02, and less sure.")
-    loss_options: str = loss_options_field("query", '{"query": {"temperature": 0.05}}')
+    loss_options: str = loss_options_field("query", '{"query": {"teacher_temperature": 0.02}}')
 
 
 @dataclass
@@ -76,13 +70,13 @@ class TrainingArguments(script.ScriptArguments):
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DataArguments, QueryArguments, TrainingArguments]
-    encoder, data, method, args = parse(groups, arguments, description=__doc__)
-    run = Run(args, encoder, data, method)
+    groups = [EncoderArguments, DataArguments, TrainingArguments]
+    encoder, data, args = parse(groups, arguments, description=__doc__)
+    run = Run(args, encoder, data)
 
     # 1. Data: documents to rank, and texts to learn from: translations, questions, or sentences of the documents.
     if data.pairs and data.queries:
-        raise ValueError(f"--pairs {data.pairs} or --queries {data.queries}: train twice, first from the translations")
+        raise ValueError(f"--queries {data.queries} or --pairs {data.pairs}: train twice, first from the translations")
     few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
     collection = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
     held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
@@ -105,16 +99,17 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     goals, pool = torch.cat([*vectors.values()]), torch.cat([*documents.values()])
     if pairs is None:
         phrases = {"mul": torch.cat([*embed(weak_language_phrases(), role="query").values()])}
-        how: Any = {"queries_only": True, "keep_mean": KEPT}
-        teacher = VectorCalibration.fit(documents, queries=vectors, phrases=phrases, **how)
+        # It keeps less of the mean than search does by the map alone: its student finds more.
+        how: Any = {"queries_only": True, "keep_mean": 0.2, "queries": vectors, "phrases": phrases}
+        teacher = VectorCalibration.fit(documents, **how)
         goals = torch.from_numpy(teacher.transform(goals, "query"))
 
-    # 3. The encoder of documents stays; batches of similar lengths, and the loss.
+    # 3. The encoder of documents stays; batches of similar lengths, and a loss whose teacher is less sure than it.
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
     learner: Any = model[0].get_submodule("sub_modules.query.0")
     lengths = isinstance(learner, Transformer)
     batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
-    common: Any = {"teacher_temperature": method.teacher_temperature, "cosine_weight": 0.0, "batches": batches}
+    common: Any = {"teacher_temperature": 0.01, "cosine_weight": 0.0, "batches": batches}
     loss = SimilarityDistillationLoss(model, goals, documents=pool, **run.loss_arguments("query", **common))
     keep_best_checkpoint(args, None)
 
