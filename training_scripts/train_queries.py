@@ -104,13 +104,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         teacher = VectorCalibration.fit(documents, **how)
         goals = torch.from_numpy(teacher.transform(goals, "query"))
 
-    # 3. The encoder of documents stays; batches of similar lengths, and a loss whose teacher is less sure than it.
+    # 3. The encoder of documents stays; batches of similar lengths, and the loss: translations have their goal's place,
+    # and what is mapped has a sharper ranking.
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
     learner: Any = model[0].get_submodule("sub_modules.query.0")
     lengths = isinstance(learner, Transformer)
     batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
-    common: Any = {"teacher_temperature": 0.01, "cosine_weight": 0.0, "batches": batches}
-    loss = SimilarityDistillationLoss(model, goals, documents=pool, **run.loss_arguments("query", **common))
+    sharper: Any = {"teacher_temperature": 0.01, "cosine_weight": 0.0} if pairs is None else {}
+    common = run.loss_arguments("query", documents=pool, batches=batches, **sharper)
+    loss = SimilarityDistillationLoss(model, goals, **common)
     keep_best_checkpoint(args, None)
 
     # 4. Train, go part of the way back and save.
