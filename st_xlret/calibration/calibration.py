@@ -478,13 +478,10 @@ class _MapRecipe:
                 total[role], moments[role] = total[role].then(maps), before.after(maps)
         document, query = total["document"], total.get("query")
         if query is not None and self.query_codes != self.codes and self.steps != ("lsar",):
-            query = self._query_maps_of_all_languages(query, document)
+            # In the order of `codes`: a language without queries gets the map of its documents.
+            of_queries = {code: query.of_language(number) for number, code in enumerate(self.query_codes)}
+            parts = [of_queries.get(code, document.of_language(number)) for number, code in enumerate(self.codes)]
+            zeros = np.zeros((document.offset.shape[1],) * 2)
+            matrices = [zeros if part.matrix is None else part.matrix for part in parts]
+            query = Maps(np.stack(matrices), np.stack([part.offset for part in parts]))
         return (None, query or document, notes) if self.queries_only else (document, query, notes)
-
-    def _query_maps_of_all_languages(self, query: Maps, document: Maps) -> Maps:
-        """The maps of queries in the order of `codes`: a language without queries gets the map of its documents."""
-        maps_of_queries = {code: query.of_language(number) for number, code in enumerate(self.query_codes)}
-        parts = [maps_of_queries.get(code, document.of_language(number)) for number, code in enumerate(self.codes)]
-        zeros = np.zeros((document.offset.shape[1],) * 2)
-        matrices = [zeros if part.matrix is None else part.matrix for part in parts]
-        return Maps(np.stack(matrices), np.stack([part.offset for part in parts]))

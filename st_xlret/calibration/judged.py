@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from st_xlret.calibration.calibration import Role, VectorCalibration, strict_unit_rows
 from st_xlret.data.reading import read_qrels
 
-_K = 10
-
 Batch = tuple[Sequence[str], NDArray[Any], Sequence[str]]
 """Names, vectors (n, d) and languages of rows."""
 _Row = tuple[str, NDArray[Any], str]
@@ -73,7 +71,7 @@ def judged_recall(
         for strength, calibration in calibrations.items():
             cosines = questions[strength] @ _mapped_unit_rows(calibration, rows, "document").T
             cosines = np.concatenate([scores[strength], cosines], axis=1)
-            top = np.argsort(-cosines, axis=1, kind="stable")[:, :_K]
+            top = np.argsort(-cosines, axis=1, kind="stable")[:, :10]
             scores[strength] = np.take_along_axis(cosines, top, 1)
             best[strength] = np.take_along_axis(np.concatenate([best[strength], numbers], axis=1), top, 1)
         place_of |= {name: (first + i, code) for i, (name, _, code) in enumerate(rows) if name in candidates}

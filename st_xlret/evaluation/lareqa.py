@@ -49,22 +49,17 @@ class LAReQAEvaluator(RetrievalEvaluator):
     task = "retrieval of the answer sentence in every language from one pool in all languages (XQuAD-R)"
     direction = "question to candidate sentences"
 
-    def __init__(self, pools: Any, **options: Any) -> None:
-        super().__init__(pools, **options)
-        if self.split == "test-same-language":
-            self.task = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
-
     @classmethod
     def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
         """The evaluator of one pool in all languages, or of one per language for the split `"test-same-language"`."""
         context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
-        pools = {"all": data.select_languages(languages)}
+        pools, notes = {"all": data.select_languages(languages)}, {"average": "mean of the languages' means"}
         if split == "test-same-language":
+            notes["task"] = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
             codes = languages or data.judged.unique("language")
             pools = {code: data.select_languages([code], corpus=True) for code in codes}
-        candidate = "sentence followed by its paragraph" if context else "sentence"
-        notes = {"candidate": candidate, "average": "mean of the languages' means"}
+        notes["candidate"] = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, split=split, notes=notes, **options)
 
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:

@@ -29,8 +29,6 @@ logger = logging.getLogger(__name__)
 CorpusVectors = Tensor | KeptVectors
 Values = NDArray[np.float64]
 TEXT_COLUMNS = dict.fromkeys(("id", "title", "text", "language"), "string")
-Qrels = Mapping[str, Mapping[str, int]]
-"""Query id to document id to judgement; a document is relevant where it is above 0."""
 
 
 def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
@@ -156,7 +154,7 @@ class RetrievalData:
 
     corpus: Dataset
     queries: Dataset
-    qrels: Qrels
+    qrels: Mapping[str, Mapping[str, int]]  # query id to document id to judgement; relevant are those above 0
     file: str = "qrels"
 
     def __post_init__(self) -> None:

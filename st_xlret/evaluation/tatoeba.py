@@ -26,6 +26,7 @@ CCP_PAIRS = (
     *("ja-fr", "es-pt", "it-ro", "sv-da", "da-no", "nl-de", "ur-ru"),
 )
 """The pairs of Table 2 of the CCP paper, as it names them."""
+_CODES = {"no": "nb"}  # Tatoeba's Norwegian
 
 SentencePairs = dict[str, tuple[list[str], list[str]]]
 Text = TypeVar("Text")
@@ -167,7 +168,7 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     @classmethod
     def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
         """The evaluator of CCP's pairs or others, drawn from the export or joined on English."""
-        codes_of = {name: [_bokmal_code(code) for code in cls.language_pair(name)] for name in languages or CCP_PAIRS}
+        codes_of = {name: [_CODES.get(one, one) for one in cls.language_pair(name)] for name in languages or CCP_PAIRS}
         if folder is not None and any(folder.glob("sentences.csv*")):
             origin = "drawn from the linked sentences of Tatoeba's export"
             return cls(_draw_export_pairs(folder, codes_of), origin=origin, **options)
@@ -270,7 +271,8 @@ def _draw_export_pairs(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> S
     sentences = export_table("sentences.csv", "id", "language", "text")
     codes = sentences["language"].dictionary_encode().combine_chunks()
     # An unknown language is \N there.
-    names = [_bokmal_code(tatoeba_language(code)) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
+    names = [tatoeba_language(code) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
+    names = [_CODES.get(code, code) for code in names]
     sentences = sentences.set_column(1, "language", pa.array(names).take(codes.indices))
     wanted = pa.array(sorted({code for both in codes_of.values() for code in both}))
     sentences = sentences.filter(pc.is_in(sentences["language"], wanted))
@@ -287,10 +289,6 @@ def _draw_export_pairs(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> S
     drawn_sentences = sentences.filter(pc.is_in(sentences["id"], ids))
     text = dict(zip(drawn_sentences["id"].to_pylist(), drawn_sentences["text"].to_pylist(), strict=True))
     return _side_texts({name: [(text[one], text[other]) for one, other in pairs] for name, pairs in drawn.items()})
-
-
-def _bokmal_code(code: str) -> str:
-    return "nb" if code == "no" else code  # Tatoeba's Norwegian
 
 
 def _side_texts(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SentencePairs:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -157,8 +156,7 @@ def set_card_data(
 def check_license(license: str | None) -> None:
     """Check a licence's identifier, before the work whose result it is for; else raise a `ValueError`."""
     if license is not None and license not in LICENSES:
-        near = ", ".join(get_close_matches(license.lower().replace(" ", "-"), LICENSES)) or "apache-2.0"
-        raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as {near}, or other")
+        raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as apache-2.0, or other")
 
 
 def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:

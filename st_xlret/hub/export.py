@@ -98,7 +98,9 @@ def export(
         if isinstance(module, CalibrationLayer):
             queries, spans = (query_calibration, lengths) if module is calibration else (None, None)
             modules[place] = _built_in_module(module, queries, spans, default_language).to(first)
-    for module in _modules_with_inner_ones(modules):
+    routers = [module for module in nn.ModuleList(modules).modules() if isinstance(module, Router)]
+    inside = [inner for router in routers for route in router.sub_modules.children() for inner in route.children()]
+    for module in [*modules, *inside]:
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"
             raise ValueError(f"{name} is no module of Sentence Transformers: the model would not load without us")
@@ -286,10 +288,3 @@ def _dense_layer(calibration: CalibrationLayer, language: str | None, length: fl
     weight, bias = calibration.map_of(language)
     rows, columns = weight.shape
     return Dense(columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=length * bias)
-
-
-def _modules_with_inner_ones(modules: Sequence[nn.Module]) -> list[nn.Module]:
-    """The modules and those inside their routes."""
-    routers = [module for module in modules if isinstance(module, Router)]
-    inside = [inner for router in routers for route in router.sub_modules.children() for inner in route.children()]
-    return [*modules, *(_modules_with_inner_ones(inside) if inside else [])]

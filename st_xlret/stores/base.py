@@ -90,6 +90,7 @@ class Store(AbstractContextManager["Store"]):
     present: Collection[str] = ()  # names of its fields, if it knows them
     secrets: tuple[str, ...] = ()  # which no message shows
     size: int = 8192  # rows in a batch, at most
+    _identify_language = cached_property(lambda self: LanguageIdentifier().identify)
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -234,10 +235,6 @@ class Store(AbstractContextManager["Store"]):
             named = kind(message if self.name in message else f"{self.name}: {message}")
             says_enough = isinstance(error, ImportError | FileExistsError | FileNotFoundError)
             raise (error if says_enough else named) from None
-
-    @cached_property
-    def _identify_language(self) -> Callable[[str], str]:
-        return LanguageIdentifier().identify
 
 
 def open_store(

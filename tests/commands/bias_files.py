@@ -1,4 +1,4 @@
-"""Documents, questions and encoders that the tests of `report` and `calibrate` share."""
+"""Documents and encoders that the tests of `report` and `calibrate` share."""
 
 from pathlib import Path
 
@@ -23,10 +23,6 @@ def write_documents(file: Path) -> Path:
     """Documents of six sentences."""
     firsts = [(code, first) for code in WORDS for first in range(0, 72, 6)]
     return write_jsonl(file, [{"language": code, "sentences": sentences(code)[i : i + 6]} for code, i in firsts])
-
-
-def write_questions(file: Path) -> Path:
-    return write_jsonl(file, [{"text": f"{text}?", "language": code} for code in WORDS for text in sentences(code)])
 
 
 def encoder(prompts: bool = True) -> SentenceTransformer:

@@ -5,27 +5,22 @@ from pathlib import Path
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
 
 from st_xlret import export, fit_calibration
+from st_xlret.modules import static_encoder
 from tests.data.files import write_jsonl
+from tests.tiny import word_tokenizer
 from tests.training_scripts.scripts import WORDS
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Translations have the same vector, plus one of their language."""
-    vocabulary = {word: i for i, word in enumerate(["[UNK]", *WORDS["en"], *WORDS["fr"]])}
-    tokenizer = Tokenizer(WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    meanings = torch.eye(16)
+    encoder, meanings = static_encoder(word_tokenizer([*WORDS["en"], *WORDS["fr"]]), features=16), torch.eye(16)
     of_languages = [meanings[:12] + 0.8 * meanings[12 + side] for side in range(2)]
-    weights = torch.cat([torch.zeros(1, 16), *of_languages]).numpy()
+    encoder[0].embedding.weight.data = torch.cat([torch.zeros(4, 16), *of_languages])  # of the special tokens: 0
     folder = tmp_path_factory.mktemp("model")
-    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights)]).save(str(folder))
+    encoder.save(str(folder))
     return folder
 
 

@@ -107,8 +107,6 @@ def test_examples_are_in_the_models_languages(tmp_path: Path) -> None:
     written = card(model, tmp_path)
     (example,) = written.data.to_dict()["widget"]
     assert len(example["sentences"]) == 3 and all(sentence in written.text for sentence in example["sentences"])
-    similarities = model.similarity(*[model.encode(example["sentences"])] * 2)
-    assert all(f"{value:.4f}" in written.text for value in similarities.flatten().tolist())
 
 
 @pytest.mark.parametrize("file", sorted((REPOSITORY / "model_cards").glob("[!R]*.md")), ids=lambda file: file.stem)
