@@ -3,12 +3,12 @@ r"""Train an encoder of queries beside yours, from the collection that is search
     python training_scripts/train_queries.py --model intfloat/multilingual-e5-small --documents documents/ \
         --queries questions.jsonl --output_dir runs/queries
 
-A query is to rank the documents of the collection as a teacher ranks them, at half its temperature. It learns from the
-best that you have:
+A query learns from the best that you have:
 
-- --pairs, translations: the teacher is your encoder, given their side in English, or in another --pivot;
-- --queries, questions that were asked, in any languages, without labels: the teacher is your encoder with calibrated
-  queries, as `st-xlret calibrate --queries_only` makes it; being surer corrects some of its mistakes;
+- --pairs, translations: it is to have the place, and the neighbours, that your encoder gives their side in English, or
+  in another --pivot, as in `st-xlret train search`;
+- --queries, questions that were asked, in any languages, without labels: it is to rank the documents as your encoder
+  does with calibrated queries (`st-xlret calibrate --queries_only`), at half the temperature, which corrects mistakes;
 - neither: sentences of the documents take the place of questions, and gain less.
 
 With translations and questions, train twice: first from the translations, then with --model runs/first/model from the
@@ -43,7 +43,7 @@ class DataArguments:
 
     _argument_group_name = "data"
 
-    documents: list[str] = option([], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout.")
+    documents: list[str] = option([], "What is searched: JSON lines, folders of them, a folder in BEIR's layout.")
     queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
     pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
     pivot: str = option("en", "The language that pairs translate from or into.")
@@ -74,50 +74,49 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data)
 
-    # 1. Data: documents to rank, and texts to learn from: translations, questions, or sentences of the documents.
+    # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
     if data.pairs and data.queries:
         raise ValueError(f"--queries {data.queries} or --pairs {data.pairs}: train twice, first from the translations")
-    few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
-    collection = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
     held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
     pairs, evaluator = PairOptions(pairs=data.pairs, **held_out).load_pairs(args.seed, "query")
+    collection: dict[str, list[str]] = {}
     if pairs is not None:
         learned = distillation_data(pairs, pivot=data.pivot, query_share=1.0, seed=args.seed)
         queries, asked = learned.datasets["query"], {data.pivot: learned.texts["query"]}
     else:
+        few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
+        drawn = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
         sentences = {} if data.queries else sample_texts(data.documents, unit="sentence", **few)
-        asked = {code: part.texts for code, part in sentences.items()} or sample_questions(data.queries, None, **few)
+        collection, asked = ({code: part.texts for code, part in each.items()} for each in (drawn, sentences))
+        asked = asked or sample_questions(data.queries, None, **few)
         rows = [{"query": text, "language": code} for code, texts in asked.items() for text in texts]
         queries = Dataset.from_list([{**row, "label": label} for label, row in enumerate(rows)])
 
-    # 2. The teacher's vectors of queries, and those of documents, which both encoders share.
+    # 2. The teacher's vectors: of the translations' other side, or of mapped queries and of what they are to rank.
     model = encoder.load_encoder([], args)
     model = model if isinstance(model[0], Router) else with_two_encoders(model)
     embed: Any = partial(embed_by_language, model, precision=args.precision, show_progress_bar=True)
-    documents = embed({code: part.texts for code, part in collection.items()}, role="document")
-    vectors = embed(asked, role="query")
-    goals, pool = torch.cat([*vectors.values()]), torch.cat([*documents.values()])
+    vectors, goal = embed(asked, role="query"), dict[str, Any]()
+    teacher = torch.cat([*vectors.values()])
     if pairs is None:
+        documents = embed(collection, role="document")
         phrases = {"mul": torch.cat([*embed(weak_language_phrases(), role="query").values()])}
         # It keeps less of the mean than search does by the map alone: its student finds more.
         how: Any = {"queries_only": True, "keep_mean": 0.2, "queries": vectors, "phrases": phrases}
-        teacher = VectorCalibration.fit(documents, **how)
-        goals = torch.from_numpy(teacher.transform(goals, "query"))
+        teacher = torch.from_numpy(VectorCalibration.fit(documents, **how).transform(teacher, "query"))
+        goal = {"documents": torch.cat([*documents.values()]), "teacher_temperature": 0.01, "cosine_weight": 0.0}
 
-    # 3. The encoder of documents stays; batches of similar lengths, and the loss: translations have their goal's place,
-    # and what is mapped has a sharper ranking.
+    # 3. The encoder of documents stays; batches of similar lengths, and the loss.
     model[0].get_submodule("sub_modules.document").requires_grad_(False)
     learner: Any = model[0].get_submodule("sub_modules.query.0")
     lengths = isinstance(learner, Transformer)
     batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
-    sharper: Any = {"teacher_temperature": 0.01, "cosine_weight": 0.0} if pairs is None else {}
-    common = run.loss_arguments("query", documents=pool, batches=batches, **sharper)
-    loss = SimilarityDistillationLoss(model, goals, **common)
+    loss = SimilarityDistillationLoss(model, teacher, **run.loss_arguments("query", batches=batches, **goal))
     keep_best_checkpoint(args, None)
 
     # 4. Train, go part of the way back and save.
     trainer = CrossLingualTrainer(model, args, queries, loss=loss)
-    about = {"languages": queries.unique("language"), "queries": len(queries), "ranked": len(pool)}
+    about = {"languages": queries.unique("language"), "queries": len(queries)}
     return run.train_and_save(trainer, about, evaluators=[evaluator], tag="self-distillation")
 
 
