@@ -12,7 +12,7 @@ A query learns from the best that you have:
 - neither: sentences of the documents take the place of questions, and gain less.
 
 With translations and questions, train twice: first from the translations, then with --model runs/first/model from the
-questions. Documents are embedded as before.
+questions. Documents are embedded as before, if --pooling and --max_seq_length are.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
     if data.pairs and data.queries:
         raise ValueError(f"--queries {data.queries} or --pairs {data.pairs}: train twice, first from the translations")
+    if args.lora_rank:
+        raise ValueError(f"--lora_rank {args.lora_rank}: a run of two encoders with adapters cannot be resumed")
     held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
     pairs, evaluator = PairOptions(pairs=data.pairs, **held_out).load_pairs(args.seed, "query")
     collection: dict[str, list[str]] = {}
@@ -101,13 +103,15 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if pairs is None:
         documents = embed(collection, role="document")
         phrases = {"mul": torch.cat([*embed(weak_language_phrases(), role="query").values()])}
+        joining = {code: rows for code, rows in vectors.items() if len(rows) >= 5} or None
         # It keeps less of the mean than search does by the map alone: its student finds more.
-        how: Any = {"queries_only": True, "keep_mean": 0.2, "queries": vectors, "phrases": phrases}
+        how: Any = {"queries_only": True, "keep_mean": 0.2, "queries": joining, "phrases": phrases}
         teacher = torch.from_numpy(VectorCalibration.fit(documents, **how).transform(teacher, "query"))
         goal = {"documents": torch.cat([*documents.values()]), "teacher_temperature": 0.01, "cosine_weight": 0.0}
 
     # 3. The encoder of documents stays; batches of similar lengths, and the loss.
-    model[0].get_submodule("sub_modules.document").requires_grad_(False)
+    for part in (model[0].get_submodule("sub_modules.document"), *list(model.children())[1:]):
+        part.requires_grad_(False)
     learner: Any = model[0].get_submodule("sub_modules.query.0")
     lengths = isinstance(learner, Transformer)
     batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()

@@ -28,6 +28,7 @@ BAD = [
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
     ("queries", "--documents", "two languages"),
+    ("queries", "--lora_rank 4 --keep_trained 1", "4"),
     ("queries", "--queries asked.txt --pairs translated.tsv", "asked.txt.*translat"),
 ]
 
