@@ -11,8 +11,9 @@ A query learns from the best that you have:
   does with calibrated queries (`st-xlret calibrate --queries_only`), at half the temperature, which corrects mistakes;
 - neither: sentences of the documents take the place of questions, and gain less.
 
-With translations and questions, train twice: first from the translations, then with --model runs/first/model from the
-questions. Documents are embedded as before, if --pooling and --max_seq_length are.
+Thousands of translations take more steps (--max_steps 300 --keep_trained 1). With translations and questions, train
+twice: first from the translations, then with --model runs/first/model from the questions. Documents, which --pairs do
+not need, are embedded as before, if --pooling and --max_seq_length are.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ class DataArguments:
 
     _argument_group_name = "data"
 
-    documents: list[str] = option([], "What is searched: JSON lines, folders of them, a folder in BEIR's layout.")
+    documents: list[str] = option([], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout.")
     queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
     pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
     pivot: str = option("en", "The language that pairs translate from or into.")
-    documents_per_language: int = option(1500, "Documents of each language to rank, at most.")
+    documents_per_language: int = option(1500, "Texts of the documents to rank, of each language, at most.")
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
-    pairs_per_language: int | None = option(None, "Translations of each language to learn from, at most.")
-    evaluation_pairs: int = option(20, "Translations of each language to hold out: they measure the run.")
+    pairs_per_language: int | None = option(None, "Translations of each language pair to learn from, at most.")
+    evaluation_pairs: int = option(20, "Translations of each language pair to hold out: they measure queries.")
     loss_options: str = loss_options_field("query", '{"query": {"teacher_temperature": 0.02}}')
 
 
