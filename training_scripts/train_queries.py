@@ -1,4 +1,4 @@
-r"""Train an encoder of queries beside yours, from the collection that is searched: the index stays.
+r"""Train an encoder of queries beside yours, which goes on embedding documents: the index stays.
 
     python training_scripts/train_queries.py --model intfloat/multilingual-e5-small --documents documents/ \
         --queries questions.jsonl --output_dir runs/queries
@@ -13,7 +13,7 @@ A query learns from the best that you have:
 
 Thousands of translations take more steps (--max_steps 300 --keep_trained 1). With translations and questions, train
 twice: first from the translations, then with --model runs/first/model from the questions. Documents, which --pairs do
-not need, are embedded as before, if --pooling and --max_seq_length are.
+not need, are embedded as before.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     run = Run(args, encoder, data)
 
     # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
-    if data.pairs and data.queries:
-        raise ValueError(f"--queries {data.queries} or --pairs {data.pairs}: train twice, first from the translations")
-    if args.lora_rank:
-        raise ValueError(f"--lora_rank {args.lora_rank}: a run of two encoders with adapters cannot be resumed")
+    if data.pairs and (others := [*data.queries, *data.documents]):
+        raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
+    unfit = {"lora_rank": args.lora_rank, "pooling": encoder.pooling, "max_seq_length": encoder.max_seq_length}
+    if unfit := {name: value for name, value in unfit.items() if value}:
+        raise ValueError(f"documents are to stay, and a stopped run to go on: leave out {unfit}")
     held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
     pairs, evaluator = PairOptions(pairs=data.pairs, **held_out).load_pairs(args.seed, "query")
     collection: dict[str, list[str]] = {}

@@ -312,8 +312,8 @@ def similarity_distillation_loss(
 
     Args:
         student: Vectors of the texts by the encoder in training (N, d). They need not have unit length.
-        teacher: Vectors of their translations by the teacher (N, d), without a gradient.
-        bank: Vectors of the teacher to compare with (K, d), without a gradient.
+        teacher: Vectors by the teacher that the texts are to reach (N, d), without a gradient.
+        bank: Vectors to compare with (K, d), of the teacher or of documents, without a gradient.
         temperature: Divisor of the cosines. The smaller it is, the more the nearest neighbours count.
         teacher_temperature: That of the teacher; a smaller one makes the student surer than it. Default: `temperature`.
         cosine_weight: Factor on the second term. 0 leaves it out.

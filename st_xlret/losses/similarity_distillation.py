@@ -65,9 +65,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        features = model.get_embedding_dimension()
-        if teacher.ndim != 2 or not len(teacher) or teacher.shape[1] != features or bank_size < 0:
-            self.refuse(f"teacher {tuple(teacher.shape)} for an encoder of {features} features, bank_size {bank_size}")
+        features, shapes = model.get_embedding_dimension(), [x.shape for x in (teacher, documents) if x is not None]
+        if bank_size < 0 or any(len(shape) != 2 or not shape[0] or shape[1] != features for shape in shapes):
+            self.refuse(f"teacher, documents {shapes} for an encoder of {features} features, bank_size {bank_size}")
         keep_padding(model, mini_batch_num_tokens)
         self.bank_size, self.mini_batch_num_tokens = bank_size, mini_batch_num_tokens
         self.temperature, self.teacher_temperature = temperature, teacher_temperature

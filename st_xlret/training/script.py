@@ -167,7 +167,8 @@ class Run:
 
     def _save_and_push(self, trainer: Any, results: dict[str, Any], tag: str, repository: Repository | None) -> None:
         """Write the model, then `results.json`, which says that the run is finished, and the picture; push last."""
-        sources = {use: self.options.get(use) or [] for use in ("documents", "pairs", "retrieval", "dictionaries")}
+        uses = ("documents", "queries", "pairs", "retrieval", "dictionaries")
+        sources = {use: self.options.get(use) or [] for use in uses}
         languages = sorted(results.get("languages", []))
         set_card_data(trainer.model, license=self.args.license, data=sources, languages=languages, tags=[tag])
         trainer.model.model_card_data.model_id = repository.repo_id if repository else None

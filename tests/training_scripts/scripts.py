@@ -38,7 +38,8 @@ SCRIPTS = {
     "retriever": "--per_device_train_batch_size 8 --from_scratch static --retrieval {data}/questions.jsonl",
     "search": "--per_device_train_batch_size 16 --bank_size 64 --model {data}/encoder --max_seq_length 24 "
     "--pairs {data}/pairs.jsonl --retrieval {data}/answers.jsonl --evaluation_pairs 4",
-    "queries": "--per_device_train_batch_size 16 --model {data}/encoder --documents {data}/collection.jsonl",
+    "queries": "--per_device_train_batch_size 16 --max_seq_length --model {data}/encoder "
+    "--documents {data}/collection.jsonl",
 }
 """Options of each script that make a run of seconds."""
 

@@ -28,8 +28,8 @@ BAD = [
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
     ("queries", "--documents", "two languages"),
-    ("queries", "--lora_rank 4 --keep_trained 1", "4"),
-    ("queries", "--queries asked.txt --pairs translated.tsv", "asked.txt.*translat"),
+    ("queries", "--lora_rank 4 --keep_trained 1 --max_seq_length 8", "4.*8"),
+    ("queries", "--queries asked.txt --pairs translated.tsv", "asked.txt"),
 ]
 
 

@@ -167,7 +167,7 @@ def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: 
 def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None:
     raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
     options = "--no_freeze_embeddings --learning_rate 5e-3 --max_steps 120 --keep_trained 1 --save_strategy no"
-    results = train("queries", options, "--pairs", train.data / "pairs.jsonl", "--evaluation_pairs 12")
+    results = train("queries", options, "--pairs", train.data / "pairs.jsonl", "--evaluation_pairs 12 --documents")
     assert results["held_out"][SCORE] > 0.5 > 0.3 > results["held_out_before"][SCORE]
     first = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     # Then from questions without labels, which go on from there.
