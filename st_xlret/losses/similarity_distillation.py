@@ -65,7 +65,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        features, shapes = model.get_embedding_dimension(), [x.shape for x in (teacher, documents) if x is not None]
+        features = model.get_embedding_dimension()
+        shapes = [tuple(x.shape) for x in (teacher, documents) if x is not None]
         if bank_size < 0 or any(len(shape) != 2 or not shape[0] or shape[1] != features for shape in shapes):
             self.refuse(f"teacher, documents {shapes} for an encoder of {features} features, bank_size {bank_size}")
         keep_padding(model, mini_batch_num_tokens)
