@@ -48,6 +48,7 @@ class DataArguments:
     queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
     pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
     pivot: str = option("en", "The language that pairs translate from or into.")
+    languages: list[str] = option([], "Languages of documents, or of pairs, to keep. All by default.")
     documents_per_language: int = option(1500, "Texts of the documents to rank, of each language, at most.")
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
     pairs_per_language: int | None = option(None, "Translations of each language pair to learn from, at most.")
@@ -78,19 +79,19 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
     if data.pairs and (others := [*data.queries, *data.documents]):
         raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
-    unfit = {"lora_rank": args.lora_rank, "pooling": encoder.pooling, "max_seq_length": encoder.max_seq_length}
-    if unfit := {name: value for name, value in unfit.items() if value}:
-        raise ValueError(f"documents are to stay, and a stopped run to go on: leave out {unfit}")
-    held_out = {"pairs_per_language": data.pairs_per_language, "evaluation_pairs": data.evaluation_pairs}
-    pairs, evaluator = PairOptions(pairs=data.pairs, **held_out).load_pairs(args.seed, "query")
+    if any(unfit := (args.lora_rank, encoder.pooling, encoder.max_seq_length)):
+        raise ValueError(f"documents stay, and runs resume: no --lora_rank, --pooling or --max_seq_length, got {unfit}")
+    names = ("pairs", "languages", "pairs_per_language", "evaluation_pairs")
+    pairs, evaluator = PairOptions(**{name: getattr(data, name) for name in names}).load_pairs(args.seed, "query")
     collection: dict[str, list[str]] = {}
     if pairs is not None:
         learned = distillation_data(pairs, pivot=data.pivot, query_share=1.0, seed=args.seed)
         queries, asked = learned.datasets["query"], {data.pivot: learned.texts["query"]}
     else:
         few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
-        drawn = sample_texts(data.documents, texts_per_language=data.documents_per_language, seed=args.seed)
-        sentences = {} if data.queries else sample_texts(data.documents, unit="sentence", **few)
+        kept: Any = {**few, "languages": data.languages}
+        drawn = sample_texts(data.documents, **kept | {"texts_per_language": data.documents_per_language}, min_texts=50)
+        sentences = {} if data.queries else sample_texts(data.documents, unit="sentence", **kept)
         collection, asked = ({code: part.texts for code, part in each.items()} for each in (drawn, sentences))
         asked = asked or sample_questions(data.queries, None, **few)
         rows = [{"query": text, "language": code} for code, texts in asked.items() for text in texts]
@@ -114,9 +115,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 3. The encoder of documents stays; batches of similar lengths, and the loss.
     for part in (model[0].get_submodule("sub_modules.document"), *list(model.children())[1:]):
         part.requires_grad_(False)
-    learner: Any = model[0].get_submodule("sub_modules.query.0")
-    lengths = isinstance(learner, Transformer)
-    batches = LengthGroupedBatches(learner.tokenizer, texts_per_batch=True) if lengths else Rows()
+    query: Any = model[0].get_submodule("sub_modules.query.0")
+    batches = LengthGroupedBatches(query.tokenizer, texts_per_batch=True) if isinstance(query, Transformer) else Rows()
     loss = SimilarityDistillationLoss(model, teacher, **run.loss_arguments("query", batches=batches, **goal))
     keep_best_checkpoint(args, None)
 

@@ -174,7 +174,8 @@ class Run:
         trainer.model.model_card_data.model_id = repository.repo_id if repository else None
         path = write_model(trainer.model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
         write_json(self.output / "results.json", results)
-        print(f'\nThe model is in {path}, for Sentence Transformers alone:\n\n    SentenceTransformer("{path}")\n')
+        use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
+        print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
         (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run
         if any("loss" in line for line in trainer.state.log_history):
             plot_training(trainer.state.log_history, self.output / "training.png")

@@ -141,14 +141,18 @@ def part_of_pool(pool: str, folder: Path, languages: Sequence[str], english_shar
 def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int) -> None:
     """Write AfriQA among passages of news that are as long, each language's from all of its articles.
 
-    Each question stands once as it was asked, and once in its English translation; those of `train` are pairs, too.
+    Each question stands once as it was asked, and once in its English translation; those of `train` are pairs, too, and
+    a log without labels (`log.jsonl`). `questions.jsonl` has the questions that stand in the news.
     """
     rows, judged = read_pool(pool, "train", "dev")
     length = np.median([len(row["text"]) for row in rows["corpus"]])
     passages: dict[str, list[dict[str, Any]]] = {}
+    rows["questions"] = []
     for article in (row for file in news for _, row in read_jsonl(file)):
         language, text = article["language"], ""
         of_language = passages.setdefault(language, [])
+        texts = (article["title"], *article["sentences"])
+        rows["questions"] += [{"text": line, "language": language} for line in texts if line.endswith("?")]
         for sentence in article["sentences"]:
             text = f"{text} {sentence}".strip()
             if len(text) >= length:  # what is left of an article is no passage
