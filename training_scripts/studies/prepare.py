@@ -65,6 +65,7 @@ class Arguments:
     characters: int = option(3_000_000, "head: characters of text to train on.")
     pools: list[str] = option([], "sentences: test sets in BEIR's layout. part, apart: XQuAD-R.")
     english_share: float = option(0.0, "apart: share of the paragraphs that is in English.")
+    topics: list[str] = option([], "afriqa: MIRACL's files of topics, as questions in other languages.")
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
 
 
@@ -138,11 +139,12 @@ def part_of_pool(pool: str, folder: Path, languages: Sequence[str], english_shar
     write_pool(folder, parts, judged)
 
 
-def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int) -> None:
+def write_afriqa(pool: str, news: Sequence[str], topics: Sequence[str], folder: Path, per_language: int) -> None:
     """Write AfriQA among passages of news that are as long, each language's from all of its articles.
 
     Each question stands once as it was asked, and once in its English translation; those of `train` are pairs, too, and
-    a log without labels (`log.jsonl`). `questions.jsonl` has the questions that stand in the news.
+    a log without labels (`log.jsonl`). `questions.jsonl` has the questions that stand in the news, and `topics.jsonl`
+    those of MIRACL's files of topics, `topics.miracl-v1.0-yo-dev.tsv`.
     """
     rows, judged = read_pool(pool, "train", "dev")
     length = np.median([len(row["text"]) for row in rows["corpus"]])
@@ -170,6 +172,11 @@ def write_afriqa(pool: str, news: Sequence[str], folder: Path, per_language: int
         | {"target": row["metadata"]["english"], "target_language": "en"}
         for row in asked
         if row["_id"] in train
+    ]
+    rows["topics"] = [
+        {"text": line.split("\t")[1], "language": Path(file).name.split("-")[2]}
+        for file in topics
+        for _, line in read_lines(file)
     ]
     rows["log"] = [{"text": pair["source"], "language": pair["source_language"]} for pair in rows["pairs"]]
     for lines in judged.values():
@@ -247,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             texts |= set(file.read_text(encoding="utf-8").splitlines())
         write_text(output, "\n".join(sorted({" ".join(text.split()) for text in texts})) + "\n")
     elif options.kind == "afriqa":
-        write_afriqa(options.pools[0], options.documents, output, options.per_language)
+        write_afriqa(options.pools[0], options.documents, options.topics, output, options.per_language)
     elif options.kind == "contexts":
         write_rows(output, in_contexts(options.pairs, options.exclude))
     elif options.kind == "documents":

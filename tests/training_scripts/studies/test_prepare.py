@@ -94,9 +94,11 @@ def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_pa
     afriqa = pool_of(tmp_path, [{"_id": "p", "text": "It rains in May."}], asked, ("ha-1", "p"), splits="train dev")
     articles = [{"language": "ig", "title": f"{n}?", "sentences": ["123456789"] * 5} for n in range(3)]
     words = ["--pools", afriqa, "--documents", write_jsonl(tmp_path / "news.jsonl", articles), "--per_language", "3"]
+    words += ["--topics", write_text(tmp_path / "topics.miracl-v1.0-yo-dev.tsv", "1\tNígbà wo?\n")]
     (_, *news), queries, judged = pool_at(prepare("afriqa", tmp_path / "pool", *words), "dev")
     assert [(row["title"], row["text"]) for row in news] == [(f"{n}?", "123456789 123456789") for n in range(3)]
     assert lines(tmp_path / "pool" / "questions.jsonl")[2] == {"text": "2?", "language": "ig"}
+    assert lines(tmp_path / "pool" / "topics.jsonl") == [{"text": "Nígbà wo?", "language": "yo"}]
     assert queries == {"ha-0": "?", "ha-1": "?", "ha-0-en": "When?", "ha-1-en": "When?"}
     assert judged == [["ha-1", "p"], ["ha-1-en", "p"]]
     assert [list(pair.values()) for pair in lines(tmp_path / "pool" / "pairs.jsonl")] == [["?", "ha", "When?", "en"]]
