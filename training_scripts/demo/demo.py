@@ -24,8 +24,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
-import numpy as np
-import torch
+import pandas
 from datasets import Dataset
 from huggingface_hub import HfApi
 from sentence_transformers import SentenceTransformer
@@ -33,9 +32,9 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 import st_xlret
-from st_xlret.calibration import embed_by_language
 from st_xlret.encoding import role_prompt
-from st_xlret.evaluation import map_at_k, markdown_table
+from st_xlret.evaluation import markdown_table
+from st_xlret.evaluation.retrieval import RetrievalData, texts_table
 from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
 from st_xlret.files import check_output_directory, write_json
 from st_xlret.hub.card import ensure_card_data, set_card_data
@@ -44,8 +43,9 @@ from st_xlret.options import option, parse
 from st_xlret.portable import write_model
 from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
-from st_xlret.training.teacher import distillation_data
+from st_xlret.training.teacher import distillation_data, teacher_vectors
 from training_scripts.demo.packaged_encoder import make_packaged_encoder
+from training_scripts.studies.measure_search import by_language, mapped, measure_pool
 
 E5 = "intfloat/multilingual-e5-small"
 PROMPTS = {"query": "query: ", "document": "passage: "}
@@ -58,11 +58,9 @@ QUESTIONS = (
 METRICS = {
     "map_at_20": "mAP@20, all languages",
     "language_preference": "language preference",
-    "own_language_map_at_20": "mAP@20, own language",
+    "own": "mAP@20, own language",
 }
-K = 20
-Vectors = dict[str, Tensor]
-"""Language -> unit vectors, a row for each sentence of the pool."""
+"""Of `measure_pool`."""
 
 
 @dataclass
@@ -83,6 +81,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     transformers_logging.set_verbosity_error()
     rows = read_sentences()
     pool, others = rows[: arguments.sentences], rows[arguments.sentences :]
+    data = pool_of(pool)
+    evaluator, languages = st_xlret.RetrievalEvaluator({}, similarity="cosine"), data.corpus["language"][:]
 
     def step(what: str) -> None:
         print(f"\n[{time.perf_counter() - started:.0f} s] {what}", flush=True)
@@ -91,29 +91,33 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
     model, encoder = load_encoder(arguments.model, output / "encoder")
     codes, some_texts = list(pool[0]), [text for row in pool[:10] for text in row.values()]
     models: dict[str, SentenceTransformer] = {}
+    vectors: dict[str, list[Tensor]] = {}
     stages: dict[str, dict[str, float]] = {}
-    shares: dict[str, np.ndarray] = {}
     for stage, calibrated in (("raw", "calibrated"), ("trained", "trained_calibrated")):
         if stage == "trained":
             step(f"Training on translations of {len(others)} other sentences, {arguments.steps} steps")
             model = copy.deepcopy(model)
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
-        sides = embed(model, pool)
-        layer = st_xlret.fit_calibration(sides[0])
-        models |= {stage: model, calibrated: st_xlret.export(model, layer, pooled=pooled_rows(model, some_texts))}
-        mapped = [{code: unit_rows(layer.transform(rows)) for code, rows in side.items()} for side in sides]
-        vectors = {stage: sides, calibrated: mapped}
-        for name in vectors:
-            stages[name], shares[name] = measure(*vectors[name])
+        vectors[stage] = [*evaluator.embed_pool(model, data.judged, data.corpus)]
+        calibration = st_xlret.VectorCalibration.fit(vectors[stage][1], languages)
+        vectors[calibrated] = [mapped(calibration, side, "document", languages) for side in vectors[stage]]
+        models[stage] = model
+        models[calibrated] = st_xlret.export(model, calibration.layer(), pooled=pooled_rows(model, some_texts))
+        for name in (stage, calibrated):
+            queries, documents = vectors[name]
+            figures = measure_pool(queries, documents, data)
+            stages[name] = {metric: figures[metric] for metric in METRICS}
         print(f"\n{table_of(stages)}")
         for question in QUESTIONS:
-            for name in vectors:
-                show_search(name, models[name], vectors[name][0], pool, question)
+            for name in (stage, calibrated):
+                show_search(name, models[name], vectors[name][1], data, question)
 
     best = max(stages, key=lambda stage: stages[stage]["map_at_20"])
     for name in ("raw", best):
-        plot_language_bias(codes, shares[name], output / f"languages_{name}.png")
+        asked, searched = (by_language(side, languages) for side in vectors[name])
+        bias = st_xlret.measure_language_bias(searched, queries=asked)
+        plot_language_bias(bias.languages, bias.shares, output / f"languages_{name}.png")
     plot_stages(stages, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
@@ -149,12 +153,12 @@ def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, s
     return SentenceTransformer(str(folder)), f"{E5} (4-bit weights)"
 
 
-def embed(model: SentenceTransformer, pool: list[dict[str, str]]) -> list[Vectors]:
-    """The unit vectors of the sentences as documents, and of their first halves as questions."""
-    texts = {code: [row[code] for row in pool] for code in pool[0]}
-    halves = {code: [first_half(text) for text in part] for code, part in texts.items()}
-    sides = embed_by_language(model, texts, role="document"), embed_by_language(model, halves, role="query")
-    return [{code: unit_rows(rows) for code, rows in side.items()} for side in sides]
+def pool_of(sentences: list[dict[str, str]]) -> RetrievalData:
+    """One pool of all languages: the first half of a sentence asks, and the sentence answers in each of them."""
+    texts = [(f"{code}-{number}", "", text, code) for number, row in enumerate(sentences) for code, text in row.items()]
+    halves = [(name, title, first_half(text), code) for name, title, text, code in texts]
+    answers = [{f"{code}-{number}": 1 for code in row} for number, row in enumerate(sentences)]
+    return RetrievalData(texts_table(texts), texts_table(halves), {name: of for of in answers for name in of})
 
 
 def first_half(text: str) -> str:
@@ -163,28 +167,12 @@ def first_half(text: str) -> str:
     return " ".join(words[: len(words) // 2]) if len(words) > 3 else text[: len(text) // 2]
 
 
-def measure(documents: Vectors, queries: Vectors) -> tuple[dict[str, float], np.ndarray]:
-    """The scores, and the languages of the results: a row for each language of questions."""
-    codes, count = list(documents), len(next(iter(documents.values())))
-    numbers, languages = np.tile(np.arange(count), len(codes)), np.repeat(np.arange(len(codes)), count)
-    results = top_k(torch.cat([*queries.values()]), torch.cat([*documents.values()]), K)[1].numpy()
-    within = torch.cat([top_k(queries[code], documents[code], K)[1] for code in codes]).numpy()
-    # The answers are in all languages: of the best results, as many as there are answers, one should be in each.
-    own = languages[results[:, : len(codes)]] == languages[:, None]
-    scores = {
-        "map_at_20": float(map_at_k(numbers[results] == numbers[:, None], len(codes), K).mean()),
-        "language_preference": float(own.mean() - 1 / len(codes)),
-        "own_language_map_at_20": float(map_at_k(within == numbers[:, None], 1, K).mean()),
-    }
-    return scores, np.eye(len(codes))[languages[results]].reshape(len(codes), -1, len(codes)).mean(axis=1)
-
-
 def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, steps: int) -> None:
     """Teach all languages the place that the encoder gives to English, from translations alone."""
     codes = [code for code in rows[0] if code != "en"]
     pairs = [{"source": row["en"], "target": row[code], "target_language": code} for row in rows for code in codes]
     goals = distillation_data(Dataset.from_list([{**pair, "source_language": "en"} for pair in pairs]))
-    teacher = torch.cat([embed_by_language(model, {"en": part}, role=role)["en"] for role, part in goals.texts.items()])
+    teacher = teacher_vectors(model, goals, folder / "teacher", "fp32")
     options: Any = {"max_steps": steps, "per_device_train_batch_size": 32, "learning_rate": 1e-4, "warmup_steps": 0.1}
     options |= {"dropout": 0.0, "freeze_embeddings": True, "precision": "fp32"}  # bf16 is slower for small batches
     options |= {"logging_steps": 10, "save_strategy": "no", "report_to": "none"}
@@ -194,14 +182,13 @@ def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, 
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def show_search(stage: str, model: SentenceTransformer, documents: Vectors, pool: Sequence[Any], text: str) -> None:
+def show_search(stage: str, model: SentenceTransformer, documents: Tensor, data: RetrievalData, text: str) -> None:
     """Print the best three results of a question."""
     asked = unit_rows(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
-    scores, rows = top_k(asked, torch.cat([*documents.values()]), 3)
+    scores, rows = top_k(asked, documents, 3)
     print(f"\n{text}  [{stage.replace('_', ', ')}]")
-    for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
-        code = list(documents)[row // len(pool)]
-        print(f"  {score:.3f}  {code}  {shorten(pool[row % len(pool)][code], 100, placeholder=' ...')}")
+    for score, found in zip(scores[0].tolist(), data.corpus.select(rows[0].tolist()), strict=True):
+        print(f"  {score:.3f}  {found['language']}  {shorten(found['text'], 100, placeholder=' ...')}")
 
 
 def table_of(stages: dict[str, dict[str, float]]) -> str:
@@ -212,20 +199,13 @@ def table_of(stages: dict[str, dict[str, float]]) -> str:
 
 def plot_stages(stages: dict[str, dict[str, float]], path: Path, title: str) -> None:
     """Draw groups of horizontal bars, a group for each metric and a bar for each stage."""
-    groups, width = np.arange(len(METRICS)), 1 / (len(stages) + 1)  # the space of one bar lies between two groups
-    if (figure := new_figure(path, 8, 1.2 + 0.2 * (len(groups) * (len(stages) + 1) + len(stages) / 2))) is None:
-        return
-    axis = figure.subplots()
-    for number, (stage, scores) in enumerate(stages.items()):
-        places = groups + (number - (len(stages) - 1) / 2) * width
-        drawn = axis.barh(places, [100 * scores[key] for key in METRICS], 0.95 * width, label=stage)
-        axis.bar_label(drawn, fmt="%.1f", fontsize=7, padding=2)
-    axis.set_yticks(groups, [*METRICS.values()])
-    axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
-    axis.set(title=title, xlabel="score (%)")
-    axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(fontsize="small", loc="outside lower center", ncols=2)
-    save_figure(figure, path)
+    if (figure := new_figure(path, 8, 4.5)) is not None:
+        scores = 100 * pandas.DataFrame(stages).rename(METRICS)
+        axis = scores.plot.barh(ax=figure.subplots(), title=title, xlabel="score (%)")
+        axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
+        for bars in axis.containers:
+            axis.bar_label(bars, fmt="%.1f", fontsize=7, padding=2)
+        save_figure(figure, path)
 
 
 if __name__ == "__main__":
