@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
@@ -202,15 +201,6 @@ def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> No
         write_json(temporary / "held_out_losses.json", curve)
 
 
-def first_sentences(sources: Sequence[str], languages: list[str] | None, count: int) -> Iterator[dict[str, Any]]:
-    """A document of each sentence, until a language has so many."""
-    seen: Counter[str] = Counter()
-    for row in load_documents(sources, languages=languages):
-        seen[row["language"]] += 1
-        if seen[row["language"]] <= count:
-            yield {"language": row["language"], "sentences": [row["sentence"]]}
-
-
 def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[str, str]]:
     """The first of every five parallel sentences of a document with all five, but for those with an excluded sentence.
 
@@ -258,7 +248,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif options.kind == "contexts":
         write_rows(output, in_contexts(options.pairs, options.exclude))
     elif options.kind == "documents":
-        write_rows(output, first_sentences(options.documents, languages, options.per_language))
+        rows: Any = load_documents(options.documents, languages=languages).to_pandas()
+        first = rows.groupby("language").head(options.per_language)[["language", "sentence"]]
+        write_rows(output, ({"language": code, "sentences": [text]} for code, text in first.to_numpy()))
     else:
         pairs, apart = load_pairs(options.pairs, languages=languages), set(options.without)
         pairs = pairs.filter(lambda row: apart.isdisjoint((row["source_language"], row["target_language"])))
