@@ -18,10 +18,9 @@ from st_xlret import CrossLingualTrainer, LangContrastiveLoss, RetrievalContrast
 from st_xlret.batches import Rows, pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import DocumentOptions, QuestionOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 
 
 @dataclass
@@ -44,7 +43,7 @@ class IRArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments, with the paper's batch size and learning rate; the losses of a step are summed."""
 
     per_device_train_batch_size: int = option(48, "Questions in a batch, per device; the paper has 48 on all 8.")

@@ -22,10 +22,9 @@ from sentence_transformers.base.modules import Transformer
 from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
 
@@ -46,7 +45,7 @@ class MLCTLArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments, with the paper's batch size, learning rate and optimizer."""
 
     per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")

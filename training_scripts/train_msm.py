@@ -19,10 +19,9 @@ from typing import Any
 from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 
 
 @dataclass
@@ -42,7 +41,7 @@ class MSMArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments, with the paper's steps and learning rate. It states no batch size or warm-up."""
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")

@@ -31,10 +31,9 @@ from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.calibration.model import embed_by_language, sample_questions, sample_texts, weak_language_phrases
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import PairOptions
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 from st_xlret.training.teacher import distillation_data
 
 
@@ -57,7 +56,7 @@ class DataArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments, for minutes on a laptop."""
 
     max_steps: int = option(60, "Optimizer steps.")

@@ -22,10 +22,9 @@ from sentence_transformers.base.modules import Router, Transformer
 from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
 from st_xlret.training.teacher import COLUMNS, distillation_data, teacher_vectors
 
 
@@ -53,7 +52,7 @@ class SearchArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments, for minutes on a laptop."""
 
     max_steps: int = option(300, "Optimizer steps.")
