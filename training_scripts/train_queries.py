@@ -1,7 +1,7 @@
 r"""Train an encoder of queries beside yours, which goes on embedding documents: the index stays.
 
-    python training_scripts/train_queries.py --model intfloat/multilingual-e5-small --documents documents/ \
-        --queries questions.jsonl --output_dir runs/queries
+    python training_scripts/train_queries.py --model ENCODER --documents documents/ --queries questions.jsonl \
+        --output_dir runs/queries
 
 A query learns from the best that you have:
 
@@ -47,7 +47,7 @@ class DataArguments:
     queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
     pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
     pivot: str = option("en", "The language that pairs translate from or into.")
-    languages: list[str] = option([], "Languages of documents, or of pairs, to keep. All by default.")
+    languages: list[str] = option([], "Languages of documents, or of both sides of pairs, to keep. Default: all.")
     documents_per_language: int = option(1500, "Texts of the documents to rank, of each language, at most.")
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
     pairs_per_language: int | None = option(None, "Translations of each language pair to learn from, at most.")
@@ -78,8 +78,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
     if data.pairs and (others := [*data.queries, *data.documents]):
         raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
-    if any(unfit := (args.lora_rank, encoder.pooling, encoder.max_seq_length)):
-        raise ValueError(f"documents stay, and runs resume: no --lora_rank, --pooling or --max_seq_length, got {unfit}")
+    unfit = {"lora_rank": args.lora_rank, "pooling": encoder.pooling, "max_seq_length": encoder.max_seq_length}
+    if unfit := {name: value for name, value in unfit.items() if value}:
+        raise ValueError(f"documents are to stay, and a stopped run to go on: leave out {unfit}")
     names = ("pairs", "languages", "pairs_per_language", "evaluation_pairs")
     pairs, evaluator = PairOptions(**{name: getattr(data, name) for name in names}).load_pairs(args.seed, "query")
     collection: dict[str, list[str]] = {}

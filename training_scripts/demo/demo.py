@@ -24,6 +24,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import numpy as np
 import pandas
 from datasets import Dataset
 from huggingface_hub import HfApi
@@ -45,7 +46,7 @@ from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
 from st_xlret.training.teacher import distillation_data, teacher_vectors
 from training_scripts.demo.packaged_encoder import make_packaged_encoder
-from training_scripts.studies.measure_search import by_language, mapped, measure_pool
+from training_scripts.studies.measure_search import mapped, measure_pool, ranking_of
 
 E5 = "intfloat/multilingual-e5-small"
 PROMPTS = {"query": "query: ", "document": "passage: "}
@@ -99,7 +100,8 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
             model = copy.deepcopy(model)
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
-        vectors[stage] = [*evaluator.embed_pool(model, data.judged, data.corpus)]
+        with model.truncate_embeddings(None):  # a map is one of whole embeddings
+            vectors[stage] = [*evaluator.embed_pool(model, data.judged, data.corpus)]
         calibration = st_xlret.VectorCalibration.fit(vectors[stage][1], languages)
         vectors[calibrated] = [mapped(calibration, side, "document", languages) for side in vectors[stage]]
         models[stage] = model
@@ -115,9 +117,11 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
 
     best = max(stages, key=lambda stage: stages[stage]["map_at_20"])
     for name in ("raw", best):
-        asked, searched = (by_language(side, languages) for side in vectors[name])
-        bias = st_xlret.measure_language_bias(searched, queries=asked)
-        plot_language_bias(bias.languages, bias.shares, output / f"languages_{name}.png")
+        queries, documents = vectors[name]
+        found = np.array(languages)[ranking_of(queries, documents, 20)]
+        shares = pandas.crosstab(np.repeat(languages, 20), found.ravel(), normalize="index")
+        shares = shares.reindex(index=codes, columns=codes, fill_value=0)
+        plot_language_bias(codes, shares.to_numpy(), output / f"languages_{name}.png")
     plot_stages(stages, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
@@ -201,10 +205,11 @@ def plot_stages(stages: dict[str, dict[str, float]], path: Path, title: str) -> 
     """Draw groups of horizontal bars, a group for each metric and a bar for each stage."""
     if (figure := new_figure(path, 8, 4.5)) is not None:
         scores = 100 * pandas.DataFrame(stages).rename(METRICS)
-        axis = scores.plot.barh(ax=figure.subplots(), title=title, xlabel="score (%)")
+        axis = scores.plot.barh(ax=figure.subplots(), title=title, xlabel="score (%)", legend=False)
         axis.invert_yaxis()  # the first group and the first stage at the top, as in the legend
         for bars in axis.containers:
             axis.bar_label(bars, fmt="%.1f", fontsize=7, padding=2)
+        figure.legend(fontsize="small", loc="outside lower center", ncols=2)
         save_figure(figure, path)
 
 

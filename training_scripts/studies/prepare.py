@@ -172,11 +172,12 @@ def write_afriqa(pool: str, news: Sequence[str], topics: Sequence[str], folder: 
         for row in asked
         if row["_id"] in train
     ]
-    rows["topics"] = [
-        {"text": line.split("\t")[1], "language": Path(file).name.split("-")[2]}
-        for file in topics
-        for _, line in read_lines(file)
-    ]
+    if topics:
+        rows["topics"] = [
+            {"text": line.split("\t")[1], "language": Path(file).name.split("-")[2]}
+            for file in topics
+            for _, line in read_lines(file)
+        ]
     rows["log"] = [{"text": pair["source"], "language": pair["source_language"]} for pair in rows["pairs"]]
     for lines in judged.values():
         lines += [[f"{query}-en", *cells] for query, *cells in lines]
@@ -248,8 +249,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif options.kind == "contexts":
         write_rows(output, in_contexts(options.pairs, options.exclude))
     elif options.kind == "documents":
-        rows: Any = load_documents(options.documents, languages=languages).to_pandas()
-        first = rows.groupby("language").head(options.per_language)[["language", "sentence"]]
+        rows: Any = load_documents(options.documents, languages=languages).select_columns(["language", "sentence"])
+        first = rows.to_pandas().groupby("language").head(options.per_language)
         write_rows(output, ({"language": code, "sentences": [text]} for code, text in first.to_numpy()))
     else:
         pairs, apart = load_pairs(options.pairs, languages=languages), set(options.without)
