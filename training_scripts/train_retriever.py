@@ -20,10 +20,9 @@ from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss
 from st_xlret.batches import Rows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training import script
 from st_xlret.training.data import QuestionOptions, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, keep_best_checkpoint, run_script
+from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, run_script
 
 
 @dataclass
@@ -41,7 +40,7 @@ class RetrieverArguments:
 
 
 @dataclass
-class TrainingArguments(script.ScriptArguments):
+class TrainingArguments(ScriptArguments):
     """The host's training arguments with defaults for fine-tuning."""
 
     max_steps: int = option(-1, "Optimizer steps. By default whole epochs (--num_train_epochs).")
