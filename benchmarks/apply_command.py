@@ -7,8 +7,6 @@ bias, scales to unit length and casts to float16 again. `apply` reads them from 
 the same, and writes a new file.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

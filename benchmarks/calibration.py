@@ -6,8 +6,6 @@ Vectors of 11 languages, 300 each, are generated. "thin" is `fit_and_compare` as
 the means; "full" does the same with B = I, so that every calibration multiplies whole vectors.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

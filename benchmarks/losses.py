@@ -5,8 +5,6 @@
 Steps are forward and backward passes on given inputs, in float32 on one thread. README.md says what is compared.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

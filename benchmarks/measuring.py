@@ -1,7 +1,5 @@
 """What the benchmarks share: steps that run in turn, the memory of one step in a fresh process, and the tables."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import mmap
@@ -20,7 +18,7 @@ import torch
 from st_xlret.evaluation import markdown_table
 from st_xlret.files import check_output_file, write_json
 
-Step: TypeAlias = "Callable[[], Any]"  # what is measured
+Step: TypeAlias = Callable[[], Any]  # what is measured
 
 
 @dataclass

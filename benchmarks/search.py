@@ -6,8 +6,6 @@ Given embeddings, exact search, one thread. Queries and corpus are not part of t
 starts on disk, so that what stays of it in memory counts. The whole needs 10 GB of memory and 4 GB of disk.
 """
 
-from __future__ import annotations
-
 import tempfile
 from functools import partial
 from typing import Any

@@ -7,8 +7,6 @@ full-length texts, clipping, AdamW, and gradients set to none. The ways run in t
 medians of processor time. Training in bf16 on a CPU takes eager attention, see `CrossLingualTrainer`.
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from typing import Any

@@ -7,8 +7,6 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
         --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@ without translations, as similar to the one side of a translation as to the othe
         --retrieval nq.jsonl --pairs WikiMatrix/ --output_dir runs/ir
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

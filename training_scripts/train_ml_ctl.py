@@ -12,8 +12,6 @@ saved, unless --pooling checkpoint keeps that of the checkpoint. The modes info-
 Words of Chinese, Japanese and Thai, and the default lists of stop words, need the extra st-xlret[words].
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

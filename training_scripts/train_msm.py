@@ -11,8 +11,6 @@ With --from_scratch mini, --learning_rate 1e-3 and --learning_rate_mapping '{"do
 2 000 steps take minutes on two CPU cores.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -10,8 +10,6 @@ The negatives are the other passages of the batch, those of the other devices to
 each question's own. A passage that answers two questions of a batch is a negative of neither.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any

@@ -12,8 +12,6 @@ the encoder could do before. Pairs need English, or another --pivot, on one side
 `st-xlret train queries`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

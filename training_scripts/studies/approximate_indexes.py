@@ -8,8 +8,6 @@ them (0.4 of the mean kept). A cell says how many of the ten results of the exac
 recall@10 of the answers. The vectors are those of the study `stored_vectors`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import faiss

@@ -15,8 +15,6 @@ by Tatoeba's accuracy, where maps need no language. --asked is AfriQA's pool, as
 questions as they were asked, and of their English translations. --held_out chooses learning rates: the mean mAP@20.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

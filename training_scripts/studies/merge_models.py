@@ -7,8 +7,6 @@ The result has the checkpoint's weights plus a share of each model's change of t
 is the mean of the models (Wortsman et al., ICML 2022); shares are task arithmetic (Ilharco et al., ICLR 2023).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -17,8 +17,6 @@
 - head: an encoder (--model) with a head for masked words, which is trained on documents while the encoder stays.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

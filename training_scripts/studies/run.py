@@ -9,8 +9,6 @@ What is finished is not done again: the same command continues an interrupted st
 OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import math

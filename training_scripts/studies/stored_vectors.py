@@ -12,8 +12,6 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
   first one is in the question's language.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
