@@ -9,7 +9,6 @@ What is finished is not done again: the same command continues an interrupted st
 OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
 """
 
-import csv
 import json
 import math
 import os
@@ -20,15 +19,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import glob
-from io import StringIO
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pandas
 import yaml
 
-from st_xlret.evaluation import markdown_table
-from st_xlret.evaluation.tables import half_interval
+from st_xlret.evaluation.tables import half_interval, markdown_table
 from st_xlret.files import write_json, write_text
 from st_xlret.options import option, parse
 
@@ -53,7 +51,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Row:
-    """How the model of a row is made, as search.yaml explains. Without `script` and `merged`, it is the checkpoint."""
+    """How a row's model is made, as search.yaml explains: by `MERGE` if `merged`; without a script, the checkpoint."""
 
     script: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -61,11 +59,6 @@ class Row:
     rate_of: str | None = None
     start: str | None = None
     merged: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def program(self) -> str:
-        """What makes the model; empty for the checkpoint."""
-        return MERGE if self.merged else self.script
 
     @property
     def needs(self) -> list[str]:
@@ -84,7 +77,7 @@ def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
         options = {**base.options, **fields.get("options", {})}
         rates = [float(rate) for rate in fields.get("rates", base.rates)]
         others = {key: value for key, value in fields.items() if key not in ("like", "options", "rates")}
-        rows[name] = replace(Row(base.script, options, rates), **others)
+        rows[name] = replace(Row(MERGE if "merged" in fields else base.script, options, rates), **others)
     return rows
 
 
@@ -105,10 +98,8 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, object]) -> list[s
     def words(value: Any) -> list[str]:
         if isinstance(value, list):
             return [word for each in value for word in words(each)]
-        if isinstance(value, bool | dict):
-            return [json.dumps(value)]
         if not isinstance(value, str):
-            return [f"{value:g}" if isinstance(value, float) else str(value)]
+            return [json.dumps(value)]
         for name, known in values.items():
             value = value.replace(f"{{{name}}}", str(known))
         files = sorted(glob(value)) if "*" in value else [value]
@@ -136,8 +127,7 @@ class Study:
             self.rows = {name: replace(row, rates=rates if row.rates else []) for name, row in self.rows.items()}
         self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
         self.tune: dict[str, Any] = self.content.get("tune", {})
-        values = {name: getattr(arguments, name) for name in ("output", "data", "model")}
-        self.values: dict[str, str] = {name: value for name, value in values.items() if value is not None}
+        self.values = {name: value for name in ("output", "data", "model") if (value := getattr(arguments, name))}
         self.made: dict[str, bool] = {}
 
     def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
@@ -147,7 +137,7 @@ class Study:
 
     def model(self, name: str, seed: int) -> Path:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
-        return self.folder(name, seed) / "model" if self.rows[name].program else Path(self.values["model"])
+        return self.folder(name, seed) / "model" if self.rows[name].script else Path(self.values["model"])
 
     def rate(self, name: str) -> float | None:
         """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
@@ -203,9 +193,8 @@ class Study:
                 mentioned += json.dumps(commands)
         for name, commands in reversed(needed.items()):
             folder = self.output / f"prepare-{run_name(name)}"
-            if (folder / "done").exists():
-                continue
-            if not all(self.execute(folder, self.words(command)) for command in commands):
+            is_done = (folder / "done").exists()
+            if not is_done and not all(self.execute(folder, self.words(command)) for command in commands):
                 raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
             write_text(folder / "done", "")
 
@@ -232,7 +221,7 @@ class Study:
         if not all(self.made[other] for other in row.needs) or (row.rates and self.rate(name) is None):
             print(f"{name} is left out: a row or a learning rate that it needs failed", file=sys.stderr, flush=True)
             return False
-        made = {seed: self.make(name, seed, self.rate(name)) for seed in (self.seeds if row.program else [0])}
+        made = {seed: self.make(name, seed, self.rate(name)) for seed in (self.seeds if row.script else [0])}
         for seed in (seed for seed in made if made[seed]):
             self.measure(self.folder(name, seed), self.model(name, seed), seed, self.content["measure"])
         return all(made.values())
@@ -240,7 +229,7 @@ class Study:
     def make(self, name: str, seed: int, rate: float | None) -> bool:
         """Train or merge a model that is not there yet; whether it is there. One of another command is refused."""
         row, folder = self.rows[name], self.folder(name, seed, rate)
-        if not row.program:
+        if not row.script:
             return True
         if row.merged:
             parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
@@ -248,7 +237,7 @@ class Study:
         else:
             options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
         start = {"model": self.model(row.start, seed)} if row.start else {}
-        words = self.words({"script": row.program, "options": options}, folder=folder, seed=seed, **start)
+        words = self.words({"script": row.script, "options": options}, folder=folder, seed=seed, **start)
         words += [] if row.merged else shlex.split(self.arguments.options)
         file, line = folder / "command.txt", shlex.join(words[1:]) + "\n"
         if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
@@ -261,8 +250,7 @@ class Study:
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
         missing = [command for file, command in commands.items() if not (folder / file).exists()]
-        commands_of = (self.words(command, trained=model, folder=folder, seed=seed) for command in missing)
-        return all(self.execute(folder, words) for words in commands_of)
+        return all(self.execute(folder, self.words(each, trained=model, folder=folder, seed=seed)) for each in missing)
 
     def words(self, command: Mapping[str, Any], **values: object) -> list[str]:
         """The words of a command line, with its program."""
@@ -276,28 +264,25 @@ class Study:
         for name in names:
             row = self.rows[name]
             rate = self.rate(name) if row.rates else row.options.get("learning_rate")
-            files = [*self.content["measure"], *(["results.json"] if row.script else [])]
-            seeds = (self.seeds if row.program else [0]) if rate is not None or not row.rates else []
+            files = [*self.content["measure"], *([] if row.script in ("", MERGE) else ["results.json"])]
+            seeds = (self.seeds if row.script else [0]) if rate is not None or not row.rates else []
             folders = [self.folder(name, seed) for seed in seeds]
             folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
             if not folders:
                 print(f"not in the table, because it is not finished: {name}", file=sys.stderr)
                 continue
-            whole = [figures(folders, path) for path in counts.values()]
             percent = [[100 * value for value in figures(folders, path)] for path in columns.values()]
             learning_rate = "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
             first = [name, str(len(folders)), learning_rate]
-            first += [f"{fmean(values):.0f}" if values else "" for values in whole]
+            first += [f"{fmean(values):.0f}" if (values := figures(folders, path)) else "" for path in counts.values()]
             means = [f"{fmean(values):.1f}" if values else "" for values in percent]
             halves = ["" if (half := half_interval(values)) is None else f"{half:.1f}" for values in percent]
             lines.append([*first, *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True))])
             cells.append([*first, *means, *halves])
         header = ["row", "seeds", "learning rate", *counts, *columns]
-        table, text = markdown_table(header, lines), StringIO()
+        write_text(self.output / "study.md", (table := markdown_table(header, lines)) + "\n")
         header += [f"{column} ± (95 %)" for column in columns]
-        csv.writer(text, lineterminator="\n").writerows([header, *cells])
-        write_text(self.output / "study.md", table + "\n")
-        write_text(self.output / "study.csv", text.getvalue())
+        write_text(self.output / "study.csv", pandas.DataFrame(cells, columns=header).to_csv(index=False))
         return table
 
     def execute(self, folder: Path, words: list[str]) -> bool:
@@ -319,16 +304,13 @@ def figures(folders: Iterable[Path], path: str) -> list[float]:
     `path` is a file and its keys, such as `results.json/scores/de,fr/accuracy`; several keys stand for their mean.
     """
     name, *keys = path.split("/")
-
-    def read(value: Any, keys: list[str]) -> Any:
-        if not keys or value is None:
-            return value
-        values = [read(value.get(key), keys[1:]) for key in keys[0].split(",")]
-        return None if None in values else fmean(values)
-
-    files = [folder / name for folder in folders if (folder / name).is_file()]
-    values = [read(json.loads(file.read_text(encoding="utf-8")), keys) for file in files]
-    return [value for value in values if value is not None]
+    means = []
+    for file in (folder / name for folder in folders if (folder / name).is_file()):
+        values = [json.loads(file.read_text(encoding="utf-8"))]
+        for key in keys:
+            values = [(value or {}).get(each) for value in values for each in key.split(",")]
+        means += [] if None in values else [fmean(values)]
+    return means
 
 
 def main(arguments: Sequence[str] | None = None) -> str:
@@ -338,8 +320,7 @@ def main(arguments: Sequence[str] | None = None) -> str:
     rows = given.rows or list(study.rows)
     if not given.table_only:
         study.run(rows)
-    table = study.write_table(rows)
-    print(table)
+    print(table := study.write_table(rows))
     return table
 
 

@@ -76,7 +76,7 @@ def every_command() -> list[tuple[str, dict[str, Any]]]:
         for each in content["prepare"].values():
             commands += each if isinstance(each, list) else [each]
         commands += [{"script": row.script, "options": row.options} for row in read_rows(content["rows"]).values()]
-        for command in [command for command in commands if command["script"]]:
+        for command in [command for command in commands if command["options"]]:
             options = {name: value for name, value in command["options"].items() if value is not None}
             kind = options.get("mode", options.get("objective"))
             options_of.setdefault((command["script"], kind, "from_scratch" in options), {}).update(options)
