@@ -29,9 +29,8 @@ from typing import Any
 import numpy as np
 from transformers import AutoModelForMaskedLM, set_seed
 
-from st_xlret import MaskedLMLoss
-from st_xlret.data import load_documents, load_pairs, load_retrieval, normalise_text
-from st_xlret.data.reading import find_file, join_sentences, read_jsonl, read_lines
+from st_xlret import MaskedLMLoss, load_documents, load_pairs, load_retrieval
+from st_xlret.data.reading import find_file, join_sentences, normalise_text, read_jsonl, read_lines
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
@@ -40,8 +39,7 @@ from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 
 KINDS = ["held-out", "questions", "part", "apart", "sentences", "pairs", "documents", "head", "contexts", "afriqa"]
-Asked = tuple[str, str, list[tuple[str, str]]]
-"""A question, its language, and candidates with theirs."""
+Asked = tuple[str, str, list[tuple[str, str]]]  # a question, its language, and candidates with theirs
 
 
 @dataclass
@@ -117,23 +115,20 @@ def write_questions(questions: Iterable[Asked], folder: Path, answers: int | Non
 def part_of_pool(pool: str, folder: Path, languages: Sequence[str], english_share: float | None) -> None:
     """Write each paragraph of XQuAD-R in one language, by the share of English, or every fourth in all, if None."""
     rows, judged = read_pool(pool, "test", "test-same-language")
-    about = {row["_id"]: row["metadata"] for part in rows.values() for row in part}
-    language_of = {name: metadata["language"] for name, metadata in about.items()}
-    corpus = [row["_id"] for row in rows["corpus"]]
-    codes = sorted(languages or {language_of[name] for name in corpus})
-    paragraphs = list(dict.fromkeys(about[name]["document"] for name in corpus))
+    corpus, queries = ({row["_id"]: row["metadata"] for row in rows[name]} for name in ("corpus", "queries"))
+    codes = sorted(languages or {about["language"] for about in corpus.values()})
+    paragraphs = list(dict.fromkeys(about["document"] for about in corpus.values()))
     languages_of = dict.fromkeys(paragraphs[::4], codes)
     if english_share is not None:
         others = [code for code in codes if code != "en"] if english_share else codes
         for number, paragraph in enumerate(paragraphs):
             before, after = int(number * english_share), int((number + 1) * english_share)
             languages_of[paragraph] = ["en" if after > before else others[(number - before) % len(others)]]
-    candidates = {name for name in corpus if language_of[name] in languages_of.get(about[name]["document"], ())}
+    kept = {name for name, about in corpus.items() if about["language"] in languages_of.get(about["document"], ())}
     for split, lines in judged.items():
-        judged[split] = [cells for cells in lines if language_of[cells[0]] in codes and cells[1] in candidates]
-    asked = {cells[0] for lines in judged.values() for cells in lines}
-    parts = {name: (row for row in part if row["_id"] in candidates | asked) for name, part in rows.items()}
-    write_pool(folder, parts, judged)
+        judged[split] = [cells for cells in lines if queries[cells[0]]["language"] in codes and cells[1] in kept]
+    kept |= {cells[0] for lines in judged.values() for cells in lines}
+    write_pool(folder, {name: (row for row in part if row["_id"] in kept) for name, part in rows.items()}, judged)
 
 
 def write_afriqa(pool: str, news: Sequence[str], topics: Sequence[str], folder: Path, per_language: int) -> None:
@@ -206,12 +201,9 @@ def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[s
     The document is what stands before the last `#`, `:` or `-` of a pair's `id`; one sentence alone has no context.
     """
     excluded = {normalise_text(text) for file in exclude for _, text in read_lines(file)}
-
-    def document_of(pair: dict[str, str]) -> tuple[str, str]:
-        return re.split(r"[#:-][^#:-]*$", pair["id"])[0], pair["target_language"]
-
     for file in files:
-        for _, document in groupby((pair for _, pair in read_jsonl(file)), document_of):
+        rows = (row for _, row in read_jsonl(file))
+        for _, document in groupby(rows, lambda row: (re.sub("[#:-][^#:-]*$", "", row["id"]), row["target_language"])):
             while len(block := list(islice(document, 5))) > 1:
                 if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
                     row: dict[str, str] = {}
