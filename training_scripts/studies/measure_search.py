@@ -11,14 +11,13 @@
 
 The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of all answers, of those
 in the question's language, and of those in others; by mAP@20 among the candidates of the question's own language; and
-by Tatoeba's accuracy, where maps need no language. --asked is AfriQA's pool, as `prepare` makes it: success@10 of the
+by Tatoeba's accuracy (the model as it is). --asked is AfriQA's pool, as `prepare` makes it: success@10 of the
 questions as they were asked, and of their English translations. --held_out chooses learning rates: the mean mAP@20.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,8 +28,8 @@ from torch import Tensor
 from st_xlret.calibration import VectorCalibration
 from st_xlret.calibration.choose import QUESTIONS
 from st_xlret.calibration.model import weak_language_phrases
-from st_xlret.encoding import Role, encode
-from st_xlret.evaluation.base import macro_average
+from st_xlret.encoding import Role
+from st_xlret.evaluation import RetrievalEvaluator, macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
 from st_xlret.evaluation.retrieval import RetrievalData, full_texts, ranking_of, read_beir, score_ranking
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
@@ -42,20 +41,10 @@ from st_xlret.search import unit_rows
 
 Calibration: TypeAlias = VectorCalibration | None
 Embed: TypeAlias = Callable[..., Tensor]  # of texts and their role
-ROLES: tuple[Role, Role] = ("query", "document")
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
-ASKED = ["ha", "ig", "rw", "zu"]  # AfriQA's
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
-OF_POOL = {
-    "own": "own",
-    "pool": "map_at_20",
-    "preference": "language_preference",
-    "whole ranking": "map",
-    "recall@10": "recall_at_10",
-    "recall@10 same language": "recall_at_10_same_language",
-    "recall@10 other languages": "recall_at_10_other_languages",
-}
+OF_POOL = {"own": "own", "pool": "map_at_20", "preference": "language_preference", "whole ranking": "map"}
 
 
 @dataclass
@@ -73,7 +62,7 @@ class Arguments:
     precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-def mapped(calibration: Calibration, vectors: Tensor, role: Role, codes: str | Sequence[str]) -> Tensor:
+def mapped(calibration: Calibration, vectors: Tensor, role: Role, codes: Sequence[str] | None = None) -> Tensor:
     """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
     return vectors if calibration is None else torch.from_numpy(calibration.transform(vectors, role, codes))
 
@@ -110,26 +99,10 @@ def measure_pool(
     return figures
 
 
-def measure_tatoeba(pairs: Mapping[str, tuple[Tensor, Tensor]], calibration: Calibration = None) -> dict[str, float]:
-    """Language -> mean accuracy of both directions, of unit vectors, for languages that the maps know."""
-    accuracy: dict[str, float] = {}
-    for code, sides in pairs.items():
-        if calibration is None or not calibration.languages or code in calibration.languages:
-            (asked, asked_english), (searched, searched_english) = (
-                [mapped(calibration, side, role, name) for side, name in zip(sides, (code, "en"), strict=True)]
-                for role in ROLES
-            )
-            to_english, _ = retrieval_accuracy(asked, searched_english)
-            _, from_english = retrieval_accuracy(searched, asked_english)
-            accuracy[code] = (to_english + from_english) / 2
-    return accuracy
-
-
 def embedded(model: SentenceTransformer, precision: str, texts: Sequence[str], role: Role | None = None) -> Tensor:
     """Unit vectors (n, d) of texts; one that stands several times is embedded once."""
-    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    how: dict[str, Any] = {"precision": precision, "convert_to_tensor": True, "show_progress_bar": True}
-    return unit_rows(encode(model, list(rows), role=role, **how).float())[[rows[text] for text in texts]]
+    evaluator = RetrievalEvaluator({}, batch_size=64, precision=precision, show_progress_bar=True)
+    return unit_rows(evaluator.embed_texts(model, texts, [""] * len(texts), role))
 
 
 def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
@@ -151,33 +124,29 @@ def figures_of_pool(embed: Embed, options: Arguments) -> dict[str, float]:
     """The scores of XQuAD-R and Tatoeba for each way."""
     data, figures = read_lareqa(str(options.pool), context=options.context), dict[str, float]()
     queries, documents = both_sides(embed, data)
-    texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
-    pairs = {code: (embed(sides[0]), embed(sides[1])) for code, sides in texts.items()}
     stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
     coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
     for way, calibration in {**lsar_calibrations(embed, stored), "aligned": coral}.items():
         scores = measure_pool(queries, documents, data, calibration, whole=True)
-        figures |= {f"{way} {name}": scores[key] for name, key in OF_POOL.items() if key in scores}
-        accuracy = {} if way == "aligned" else measure_tatoeba(pairs, calibration)
-        figures |= {f"{way} tatoeba {code}": score for code, score in accuracy.items()}
-        if accuracy:
-            figures[f"{way} Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
-            figures[f"{way} Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
+        names = OF_POOL | {key.replace("_at_", "@").replace("_", " "): key for key in scores if "recall" in key}
+        figures |= {f"{way} {name}": scores[key] for name, key in names.items() if key in scores}
+    texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
+    if accuracy := {code: sum(retrieval_accuracy(*map(embed, sides))) / 2 for code, sides in texts.items()}:
+        figures["raw Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
+        figures["raw Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
     return figures
 
 
 def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, float]:
     """The scores of AfriQA for each way that needs no language of a question."""
     data, figures = read_beir(folder, split=split), dict[str, float]()
-    (queries, documents), codes = both_sides(embed, data), data.corpus["language"][:]
-    questions, other = None, "dev" if split == "train" else "train"
-    if any(Path(folder).glob(f"qrels/{other}.tsv*")):
-        others = read_beir(folder, split=other).judged
-        of = {code: others.filter(lambda row, code=code: row["language"] == code)["text"] for code in ASKED}
-        questions = {code: embed(texts[:QUESTIONS], "query") for code, texts in of.items()}
-    for way, calibration in lsar_calibrations(embed, by_language(documents, codes), questions).items():
-        pool = mapped(calibration, documents, "document", codes)
-        ranking = ranking_of(mapped(calibration, queries, "query", data.judged["language"][:]), pool, 10)
+    queries, documents = both_sides(embed, data)
+    stored = by_language(documents, data.corpus["language"][:])
+    others: Any = read_beir(folder, split="dev" if split == "train" else "train").judged.to_pandas()
+    by_code = others.groupby("language")["text"]
+    questions = {code: embed(list(texts[:QUESTIONS]), "query") for code, texts in by_code if code != "en"}
+    for way, calibration in lsar_calibrations(embed, stored, questions).items():
+        ranking = ranking_of(mapped(calibration, queries, "query"), mapped(calibration, documents, "document"), 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
         names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}

