@@ -15,7 +15,6 @@ the best model are chosen on the same 100 sentences: the scores are no estimate 
 import copy
 import shutil
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +31,7 @@ from transformers.utils import logging as transformers_logging
 
 import st_xlret
 from st_xlret.encoding import role_prompt
-from st_xlret.evaluation import markdown_table
-from st_xlret.evaluation.retrieval import RetrievalData, texts_table
+from st_xlret.evaluation import RetrievalData, markdown_table, texts_table
 from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
 from st_xlret.files import check_output_directory, write_json
 from st_xlret.hub.card import ensure_card_data, set_card_data
@@ -54,12 +52,8 @@ QUESTIONS = (
     "Какие симптомы бывают у больных?",
     "Je, watu wanapaswa kukaa nyumbani?",
 )
-METRICS = {
-    "map_at_20": "mAP@20, all languages",
-    "language_preference": "language preference",
-    "own": "mAP@20, own language",
-}
-"""Of `measure_pool`."""
+METRICS = {"map_at_20": "mAP@20, all languages", "language_preference": "language preference"}  # of `measure_pool`
+METRICS |= {"own": "mAP@20, own language"}
 
 
 @dataclass
@@ -72,7 +66,7 @@ class Arguments:
     steps: int = option(200, "Training steps of 32 texts.")
 
 
-def main(given: Sequence[str] | None = None) -> dict[str, Any]:
+def main(given: list[str] | None = None) -> dict[str, Any]:
     """Measure, calibrate, train, and measure again; returns the content of results.json."""
     (arguments,) = parse([Arguments], given, description=__doc__)
     started, output = time.perf_counter(), Path(arguments.output)
@@ -101,7 +95,7 @@ def main(given: Sequence[str] | None = None) -> dict[str, Any]:
         with model.truncate_embeddings(None):  # a map is one of whole embeddings
             vectors[stage] = [*evaluator.embed_pool(model, data.judged, data.corpus)]
         calibration = st_xlret.VectorCalibration.fit(vectors[stage][1], languages)
-        vectors[calibrated] = [mapped(calibration, side, "document", languages) for side in vectors[stage]]
+        vectors[calibrated] = [mapped(calibration, side, "document") for side in vectors[stage]]
         models[stage] = model
         models[calibrated] = st_xlret.export(model, calibration.layer(), pooled=pooled_rows(model, some_texts))
         for name in (stage, calibrated):

