@@ -3,8 +3,6 @@
 Public names load on first use: importing the package does no heavy work and no network access.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writing outputs whole or not at all, and never over what somebody else wrote."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

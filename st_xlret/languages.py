@@ -1,7 +1,5 @@
 """Language codes: checked, matched, read off file names, as integers; and the language of texts that name none."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What is imported on first use: public names, and libraries that only some functions need."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any

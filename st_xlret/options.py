@@ -1,7 +1,5 @@
 """Options of programs: dataclasses for the host's parser, and YAML files of options before the command line."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

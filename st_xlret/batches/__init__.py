@@ -11,8 +11,6 @@
 `CrossLingualTrainer` draws `loss.batches`. With the host's Trainer, give them as `batch_sampler` of the arguments.
 """
 
-from __future__ import annotations
-
 from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import CrossLingualDataCollator
 from st_xlret.batches.interleaving import InterleavedBatchSampler

@@ -1,7 +1,5 @@
 """Batches of whole blocks of documents: ragged runs of consecutive sentences of one language (MSM)."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass

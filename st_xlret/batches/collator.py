@@ -1,7 +1,5 @@
 """The collator that passes languages, documents, text ids and positions of words to the losses."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """The batches of several data sets: drawn at random, or one of each in turn."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any

@@ -4,8 +4,6 @@ In a distributed run the batch of all processes is drawn together, and their sha
 hands the first share to the first process, and so on. R processes read what one reads with an R times larger batch.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

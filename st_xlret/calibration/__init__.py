@@ -3,8 +3,6 @@
 Names load on first use: to apply a calibration of stored vectors needs no PyTorch.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from st_xlret.optional import load_public_name

@@ -1,7 +1,5 @@
 """How much the neighbours of a text share its language, before and after calibrations, without labels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What judged queries find among stored vectors, calibrated in several ways."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

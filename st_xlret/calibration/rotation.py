@@ -1,7 +1,5 @@
 """Orthogonal maps between the spaces of two languages: from pairs, or without any (Conneau et al. 2018)."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The commands of `st-xlret`: options in, one function of the package called, a table out."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -10,8 +10,6 @@ fractions in [0, 1], and a file with the ending .md their tables. Published rows
 paper averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown and CSV.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress

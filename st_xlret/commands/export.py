@@ -8,8 +8,6 @@ Adapters of LoRA are merged into the weights, a saved calibration becomes layers
 training needs (losses, optimizer, memory banks) is left out. A module that would need code from elsewhere is an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ language of each text is identified. The index is a Parquet file with the column
 source; its metadata name the model. Interrupted? The same command continues where it stopped.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

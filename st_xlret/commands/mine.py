@@ -8,8 +8,6 @@ above about 1.05. Collections are files with lines of text, or whatever else hol
 command continues where it stopped. A file that is named like mined.en-fr.tsv can be trained on as it is (--pairs).
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ With --compare, other vectors answer too, such as those of the model before its 
 mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page shows the answers side by side.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings

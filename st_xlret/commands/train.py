@@ -5,8 +5,6 @@ st-xlret train ccp --help                           shows the options of a scrip
 st-xlret train ccp ccp.yaml --documents documents/ --output_dir runs/ccp
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Documents, parallel sentences, questions and dictionaries as memory-mapped data sets."""
 
-from __future__ import annotations
-
 from st_xlret.data.documents import load_documents, read_documents
 from st_xlret.data.pairs import load_pairs
 from st_xlret.data.questions import load_retrieval

@@ -1,7 +1,5 @@
 """Documents: a reader of each format, one stream of them all, and the table of sentences that training reads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Parallel sentences: a reader of each format, and the table of pairs that training reads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Questions with the passages, or the sentences, that answer them: BEIR folders, and rows of one's own."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What all readers share: lines and records with their numbers, files of a folder, texts, and tables on the disk."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

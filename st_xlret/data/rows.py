@@ -1,7 +1,5 @@
 """Rows of a table: by the values of columns, held out for measuring, and packed into units of equal length."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Evaluators for the benchmarks of the papers, and tables of their results beside published ones."""
 
-from __future__ import annotations
-
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, macro_average
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa

@@ -1,7 +1,5 @@
 """The result of a benchmark, and what the evaluators of all benchmarks share."""
 
-from __future__ import annotations
-
 import csv
 import os
 from abc import ABC, abstractmethod

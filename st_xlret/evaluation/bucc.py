@@ -1,7 +1,5 @@
 """BUCC: mining the translations that are hidden in two comparable corpora."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """LAReQA on XQuAD-R: retrieval of the answers in all languages from one pool of sentences in all languages."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Mewsli-X: retrieval of the entity that a mention refers to, among a million descriptions in 50 languages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

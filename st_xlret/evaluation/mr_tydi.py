@@ -1,7 +1,5 @@
 """Mr.TyDi: retrieval of Wikipedia passages in the language of the question, in 11 languages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmarks as mteb tasks over local files: results in the format of mteb, without a network."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from functools import partial

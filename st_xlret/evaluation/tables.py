@@ -1,7 +1,5 @@
 """Tables and plots of results: one beside published ones with their sources, several systems with their seeds."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

@@ -1,7 +1,5 @@
 """Accuracy of the nearest neighbour between translations: Tatoeba's 112 languages and English, or any other pairs."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """XOR-Retrieve: questions with the strings that answer them, which are looked for in the best passages."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ be differentiated once. What does not fit is a `ValueError`. InfoNCE is computed
 positive)`: in 16-bit floats, the gradient of the usual form becomes exactly zero once the positive wins.
 """
 
-from __future__ import annotations
-
 from st_xlret.functional.contrastive import (
     contrastive_context_loss,
     cz_nce_loss,

@@ -1,7 +1,5 @@
 """Contrastive losses: InfoNCE and its kin, in the shapes that the papers use."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What the equations share: checks of their arguments, types of numbers, rows of unit length."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import torch

@@ -1,7 +1,5 @@
 """Cross-entropy over large vocabularies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -12,8 +12,6 @@
 | `MaskedLMLoss` | any texts | BERT; MSM, Eq. 3: `chunked_cross_entropy` |
 """
 
-from __future__ import annotations
-
 from st_xlret.losses.base import CrossLingualLoss
 from st_xlret.losses.ccp import CCPLoss
 from st_xlret.losses.cz_nce import CZNCELoss

@@ -1,7 +1,5 @@
 """The base of all losses: what a loss needs of the data, and what it owns besides the encoder."""
 
-from __future__ import annotations
-
 import inspect
 import logging
 import re

@@ -1,7 +1,5 @@
 """Contrastive context prediction (CCP) as a Sentence Transformers loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ML-CTL: contrastive learning over parallel sentences and the words in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Sentence vectors of the text columns of a batch, at once or in micro-batches, and the layout that these need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import Any

@@ -1,7 +1,5 @@
 """The three losses of lang-contrastive: over queries and passages, translations, and further sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Masked language modelling with the checkpoint's own head."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any

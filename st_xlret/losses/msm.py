@@ -1,7 +1,5 @@
 """The masked sentence model (MSM) as a Sentence Transformers loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Distillation of a teacher's similarities, from one language into all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

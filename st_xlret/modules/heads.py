@@ -1,7 +1,5 @@
 """What stands on an encoder in training only: heads of CCP, MSM and ML-CTL, and the document encoder of MSM."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import torch

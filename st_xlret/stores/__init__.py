@@ -1,7 +1,5 @@
 """Vectors that are stored already, in files and databases: reading them, and writing mapped ones beside them."""
 
-from __future__ import annotations
-
 from st_xlret.stores.apply import RowCounts, apply_calibration
 from st_xlret.stores.base import Store, open_store
 

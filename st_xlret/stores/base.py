@@ -1,7 +1,5 @@
 """What every store of vectors does: give its rows as Arrow batches, and make something new for mapped vectors."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

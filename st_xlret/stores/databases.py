@@ -1,7 +1,5 @@
 """Vectors in databases: Qdrant, Chroma, and PostgreSQL with pgvector."""
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

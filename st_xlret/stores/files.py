@@ -1,7 +1,5 @@
 """Vectors in files: a NumPy array, a faiss index, and tables, which are Parquet files or in LanceDB."""
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings

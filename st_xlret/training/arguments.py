@@ -1,7 +1,5 @@
 """Training arguments: the host's, and what cross-lingual training adds to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

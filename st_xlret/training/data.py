@@ -1,7 +1,5 @@
 """Options of the training scripts for their data, and how the data are loaded and held out."""
 
-from __future__ import annotations
-
 import logging
 from contextlib import suppress
 from dataclasses import dataclass

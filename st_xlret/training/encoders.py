@@ -1,7 +1,5 @@
 """Which encoder a script trains: a checkpoint, or one from scratch with a tokenizer made of the texts."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
