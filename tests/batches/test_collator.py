@@ -106,12 +106,3 @@ def test_spans_go_to_their_columns_and_texts_with_words_get_no_prompt() -> None:
     assert str(prompted(rows)) == str(batch) and prompted.prompts == "wind "
     shapes = [one([{"source": "sun"}])["source_input_ids"].shape for one in (plain, prompted)]
     assert shapes[0] != shapes[1]
-
-
-def test_shorter_batches_leave_the_model_as_it_is() -> None:
-    model, text = tiny.transformer(), " ".join(["sun moon"] * 5)
-    batch = CrossLingualDataCollator(model.preprocess, max_length=6)([{"sentence": text, "language": "en"}])
-    assert batch["sentence_input_ids"].shape[1] == 6
-    assert model.max_seq_length == 16 and model.preprocess([text])["input_ids"].shape[1] > 6
-    static = CrossLingualDataCollator(tiny.static().preprocess, max_length=6)
-    assert len(static([{"sentence": text}])["sentence_input_ids"])

@@ -155,10 +155,11 @@ def test_what_is_saved_is_used_by_its_own_description(
 
 
 def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(tmp_path: Path) -> None:
-    calibration = fit(DOCUMENTS, "shift", queries=QUERIES)
+    calibration = fit(DOCUMENTS, "shift", queries=QUERIES, strength=0.5, model="me/encoder")
     layer = CalibrationLayer.load(calibration.save(tmp_path / "map"))
     layer.save(tmp_path / "layer")
     again = VectorCalibration.load(tmp_path / "layer")
+    assert again._metadata() == calibration._metadata()
     rows = DOCUMENTS["fr"].astype(np.float32)
     expected = calibration.transform(rows, "document", "fr")
     for mapped in (layer.transform(rows, "fr"), calibration.layer().transform(rows, "fr")):

@@ -53,13 +53,6 @@ def test_an_agnostic_layer_needs_no_language_and_the_host_loads_it(tmp_path: Pat
     assert loaded.encode("sun").tolist() == (tiny.static(features=2).encode("sun") + 2).tolist()
 
 
-def test_save_and_load(layer: CalibrationLayer, tmp_path: Path) -> None:
-    layer.save(tmp_path)
-    loaded = CalibrationLayer.load(tmp_path)
-    assert loaded.get_config_dict() == layer.get_config_dict()
-    assert all(torch.equal(*pair) for pair in zip(loaded.buffers(), layer.buffers(), strict=True))
-
-
 def test_what_does_not_fit_is_named(layer: CalibrationLayer) -> None:
     for inputs, language, message in (
         ({"sentence_embedding": torch.ones(1, 4)}, None, "None"),
