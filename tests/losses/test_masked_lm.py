@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM
 
-from st_xlret import CrossLingualDataCollator
-from st_xlret.losses import CZNCELoss, MaskedLMLoss
+from st_xlret.losses import MaskedLMLoss
 from st_xlret.losses.masked_lm import LanguageModelHead, NoHeadError
 from tests import tiny
 from tests.distributed.workers import mask_every_third
@@ -178,14 +177,3 @@ def test_a_new_head_learns_while_the_encoder_stays() -> None:
     assert len(loss.train_head(["sun moon"] * 40, learning_rate=0.0, evaluate_every=1)) == 4, "the loss is flat"
     with pytest.raises(ValueError, match="19"):
         loss.train_head(["sun"] * 19)
-
-
-def test_in_the_hosts_trainer_with_torch_compile(tmp_path: Path) -> None:
-    model = tiny.transformer()
-    loss = CZNCELoss(model, mlm=MaskedLMLoss(model))
-    rows = tiny.pairs(8).select_columns(["source", "target"])
-    how: dict[str, Any] = {"max_steps": 1, "torch_compile": True, "torch_compile_backend": "eager"}
-    args = SentenceTransformerTrainingArguments(str(tmp_path), report_to="none", save_strategy="no", **how)
-    collator = CrossLingualDataCollator(model.preprocess)
-    trainer = SentenceTransformerTrainer(model, args, rows, loss=loss, data_collator=collator)
-    assert trainer.train().global_step == 1

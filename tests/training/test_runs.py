@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from transformers import TrainerControl, TrainerState
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, Rows
-from st_xlret.losses import CCPLoss, MaskedLMLoss, SemanticContrastiveLoss
+from st_xlret.losses import CCPLoss, CZNCELoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.modules import LanguageMemoryBank
 from st_xlret.training import LOSS_STATE_FILE, LossStateCallback
 from tests import tiny
@@ -149,18 +149,19 @@ def test_what_cannot_hold_parameters_of_losses_is_refused() -> None:
     owner.on_init_end(args, TrainerState())
 
 
-def test_the_hosts_own_trainer_keeps_the_state_by_the_callback(tmp_path: Path) -> None:
+def test_the_hosts_own_trainer_keeps_the_state_by_the_callback_with_torch_compile_too(tmp_path: Path) -> None:
     model = tiny.transformer()
-    losses = {"mlm": MaskedLMLoss(model), "pairs": SemanticContrastiveLoss(model)}
+    losses = {"both": CZNCELoss(model, mlm=MaskedLMLoss(model)), "pairs": SemanticContrastiveLoss(model)}
     options: dict[str, Any] = {"max_steps": 4, "save_steps": 4, "use_cpu": True, "report_to": "none"}
+    options |= {"torch_compile": True, "torch_compile_backend": "eager"}
     options |= {"multi_dataset_batch_sampler": InterleavedBatchSampler, "batch_sampler": Rows()}
     SentenceTransformerTrainer(
         model=model,
         args=SentenceTransformerTrainingArguments(str(tmp_path), **options),
-        train_dataset=DatasetDict(mlm=tiny.texts(), pairs=tiny.pairs()),
+        train_dataset=DatasetDict(both=tiny.pairs(), pairs=tiny.pairs()),
         loss=losses,
         data_collator=CrossLingualDataCollator(model.preprocess),
         callbacks=[LossStateCallback(losses)],
     ).train()
     with safe_open(tmp_path / "checkpoint-4" / LOSS_STATE_FILE, "pt") as file:
-        assert "mlm/lm_head.bias" in file.keys()  # noqa: SIM118
+        assert "both/mlm.lm_head.bias" in file.keys()  # noqa: SIM118
