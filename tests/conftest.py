@@ -9,6 +9,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import pytest
 import torch
 
+from tests import tiny
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SLOW_FOLDERS = [REPOSITORY / "tests" / name for name in ("training_scripts/studies", "training_scripts/demo")]
 
@@ -34,6 +36,13 @@ def _seed() -> None:
 def repository() -> Path:
     """The root of the repository."""
     return REPOSITORY
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Path:
+    """The folder of a tiny encoder."""
+    tiny.transformer().save(str(tmp_path / "encoder"))
+    return tmp_path / "encoder"
 
 
 @pytest.fixture

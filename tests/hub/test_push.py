@@ -55,12 +55,6 @@ def files_of(hub: Any, repository: str, branch: str = "main") -> dict[str, bytes
     return {name: data for name, (_, data) in repo.commits[repo.branches[branch]]["files"].items()}
 
 
-@pytest.fixture
-def encoder(tmp_path: Path) -> Path:
-    tiny.transformer().save(str(tmp_path / "encoder"))
-    return tmp_path / "encoder"
-
-
 def export(encoder: Path, output: str, *options: str) -> None:
     main(["export", str(encoder), "--output", str(encoder.parent / output), "--push_to_hub", "alice/model", *options])
 

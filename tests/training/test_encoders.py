@@ -40,19 +40,18 @@ def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
 
 
 def test_masked_words_of_a_checkpoint_without_a_head(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MaskedLMLoss, "train_head", partialmethod(MaskedLMLoss.train_head, max_steps=3))
-    tiny.transformer().save(str(tmp_path / "encoder"))
-    encoder, args = EncoderArguments(model=str(tmp_path / "encoder")), arguments(tmp_path / "run")
-    model = encoder.load_encoder([], args)
-    assert encoder.masked_words_loss(model, TEXTS, args) is None and "--train_head" in caplog.text
-    encoder.train_head = True
-    loss = encoder.masked_words_loss(model, TEXTS, args, weight=0.5)
+    options, args = EncoderArguments(model=str(encoder)), arguments(tmp_path / "run")
+    model = options.load_encoder([], args)
+    assert options.masked_words_loss(model, TEXTS, args) is None and "--train_head" in caplog.text
+    options.train_head = True
+    loss = options.masked_words_loss(model, TEXTS, args, weight=0.5)
     assert loss is not None and loss.weight == 0.5 and loss.lm_head.bias.any(), "the head has learnt"
     args.resume = True
     add_checkpoint(tmp_path / "run")
-    resumed = encoder.masked_words_loss(model, TEXTS, args)
+    resumed = options.masked_words_loss(model, TEXTS, args)
     assert resumed is not None and not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
 
 

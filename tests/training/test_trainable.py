@@ -21,24 +21,18 @@ from tests.training.runs import changed, state_of, trainer_of
 TEXTS = ["sun moon", "rain wind snow leaf", "fish"]
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    tiny.transformer(dropout=0.1).save(str(tmp_path / "encoder"))
-    return tmp_path / "encoder"
+def load(folder: Path) -> SentenceTransformer:
+    return SentenceTransformer(str(folder), device="cpu")
 
 
-def load(checkpoint: Path) -> SentenceTransformer:
-    return SentenceTransformer(str(checkpoint), device="cpu")
-
-
-def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Path) -> None:
+def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) -> None:
     def run(model: SentenceTransformer) -> Any:
         torch.manual_seed(3)
         losses: dict[str, Any] = {"mlm": MaskedLMLoss(model, fresh_head=True), "pairs": SemanticContrastiveLoss(model)}
         options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4, "gradient_checkpointing": True}
         return trainer_of(tmp_path, losses, {"mlm": tiny.texts(), "pairs": tiny.pairs()}, lora_rank=4, **options)
 
-    model, again = load(checkpoint), load(checkpoint)
+    model, again = load(encoder), load(encoder)
     model[0].auto_model.pooler.requires_grad_(False)
     vectors = model.encode(TEXTS)
     trainer, recorded = run(model)
@@ -54,7 +48,7 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
     assert abs(model.encode(TEXTS) - vectors).max() > 1e-3
     model.save(str(tmp_path / "model"))
     plain = load(tmp_path / "model")
-    assert list(plain.state_dict()) == list(load(checkpoint).state_dict())
+    assert list(plain.state_dict()) == list(load(encoder).state_dict())
     assert not list((tmp_path / "model").rglob("adapter_*"))
     np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), rtol=0, atol=1e-5)
     assert all(weight.requires_grad == ("pooler" not in name) for name, weight in model.named_parameters())
@@ -71,8 +65,8 @@ def test_adapters_are_trained_resumed_and_merged(checkpoint: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
-def test_adapters_with_whole_layers_and_on_quantised_weights(is_quantized: bool, checkpoint: Path, tmp_path) -> None:
-    peft, model = pytest.importorskip("peft"), load(checkpoint)
+def test_adapters_with_whole_layers_and_on_quantised_weights(is_quantized: bool, encoder: Path, tmp_path) -> None:
+    peft, model = pytest.importorskip("peft"), load(encoder)
     model.add_adapter(peft.LoraConfig(r=2, target_modules="all-linear", modules_to_save=["LayerNorm"]))
     if is_quantized:  # in 4 bits, which are not those of the folder
         model[0].auto_model.is_quantized = True
@@ -82,8 +76,8 @@ def test_adapters_with_whole_layers_and_on_quantised_weights(is_quantized: bool,
     assert (tmp_path / "checkpoint-1" / "adapter_model.safetensors").is_file()
 
 
-def test_two_encoders_have_adapters_of_their_own(checkpoint: Path) -> None:
-    adapted = load(checkpoint)
+def test_two_encoders_have_adapters_of_their_own(encoder: Path) -> None:
+    adapted = load(encoder)
     add_lora(adapted, 4)
     model = with_two_encoders(adapted)
     for number, weight in enumerate(weight for name, weight in model.named_parameters() if "lora_B" in name):

@@ -104,12 +104,11 @@ def test_questions_as_asked_and_in_english_among_passages_of_news_as_long(tmp_pa
     assert [list(pair.values()) for pair in lines(tmp_path / "pool" / "pairs.jsonl")] == [["?", "ha", "When?", "en"]]
 
 
-def test_an_encoder_gets_a_head_and_stays_as_it_is(tmp_path: Path) -> None:
-    tiny.transformer().save(str(tmp_path / "encoder"))
+def test_an_encoder_gets_a_head_and_stays_as_it_is(encoder: Path, tmp_path: Path) -> None:
     texts = tiny.texts(60)["sentence"][:]
     file = write_jsonl(tmp_path / "texts.jsonl", [{"language": "en", "sentences": texts}])
-    folder = prepare("head", tmp_path / "with-head", "--model", tmp_path / "encoder", "--documents", file)
-    model, before = (SentenceTransformer(str(path), device="cpu") for path in (folder, tmp_path / "encoder"))
+    folder = prepare("head", tmp_path / "with-head", "--model", encoder, "--documents", file)
+    model, before = (SentenceTransformer(str(path), device="cpu") for path in (folder, encoder))
     np.testing.assert_array_equal(model.encode(["sun moon"]), before.encode(["sun moon"]))
     curve = json.loads((folder / "held_out_losses.json").read_text())
     with torch.no_grad():
