@@ -29,19 +29,14 @@ tr-tur-Latn uk-ukr-Cyrl vi-vie-Latn zh-zho-Hans
 _SCRIPTS = {code[:2]: code[3:] for code in _CODES.split()}
 """ISO 639-1 to mteb's language and script."""
 
-# Benchmark -> name of the task, languages, reference, licence.
+# Benchmark -> name of the task (after XLRet), languages, reference, licence.
 _TASKS: dict[str, tuple[str, str, str, Any]] = {
-    "tatoeba": ("XLRetTatoeba", "", TatoebaBitextMining.metadata.reference or "", "cc-by-2.0"),
-    "bucc": ("XLRetBUCC", "de fr ru zh", "https://comparable.limsi.fr/bucc2018/bucc2018-task.html", None),
-    "lareqa": ("XLRetLAReQA", "ar de el en es hi ru th tr vi zh", "https://arxiv.org/abs/2004.05484", "cc-by-sa-4.0"),
-    "mrtydi": ("XLRetMrTyDi", "ar bn en fi id ja ko ru sw te th", "https://arxiv.org/abs/2108.08787", "apache-2.0"),
-    "mewsli-x": (
-        "XLRetMewsliX",
-        "ar de en es fa ja pl ro ta tr uk",
-        "https://aclanthology.org/2021.emnlp-main.802",
-        None,
-    ),
-    "xor-retrieve": ("XLRetXORRetrieve", "ar bn fi ja ko ru te", "https://arxiv.org/abs/2010.11856", "mit"),
+    "tatoeba": ("Tatoeba", "", TatoebaBitextMining.metadata.reference or "", "cc-by-2.0"),
+    "bucc": ("BUCC", "de fr ru zh", "https://comparable.limsi.fr/bucc2018/bucc2018-task.html", None),
+    "lareqa": ("LAReQA", "ar de el en es hi ru th tr vi zh", "https://arxiv.org/abs/2004.05484", "cc-by-sa-4.0"),
+    "mrtydi": ("MrTyDi", "ar bn en fi id ja ko ru sw te th", "https://arxiv.org/abs/2108.08787", "apache-2.0"),
+    "mewsli-x": ("MewsliX", "ar de en es fa ja pl ro ta tr uk", "https://aclanthology.org/2021.emnlp-main.802", None),
+    "xor-retrieve": ("XORRetrieve", "ar bn fi ja ko ru te", "https://arxiv.org/abs/2010.11856", "mit"),
 }
 
 
@@ -64,7 +59,7 @@ def mteb_task(
     elif benchmark == "tatoeba":
         subsets, options = dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts), {"mteb_f1": True, **options}
     metadata = TaskMetadata(
-        name=name,
+        name=f"XLRet{name}",
         description=(kind.__doc__ or "").partition("\n")[0],
         dataset={"path": "local", "revision": "local"},
         type="BitextMining" if is_mining else "Retrieval",
@@ -78,8 +73,8 @@ def mteb_task(
         is_public=True,
     )
     known = {_subset_language(subset): subset for subset in subsets}
-    task = type(name, (_LocalTask,), {"metadata": metadata})()
-    task.hf_subsets = [known[code] for code in chosen_names(languages, known, name)]
+    task = type(metadata.name, (_LocalTask,), {"metadata": metadata})()
+    task.hf_subsets = [known[code] for code in chosen_names(languages, known, metadata.name)]
     task.load_evaluator = partial(kind.from_directory, data, languages, **options)
     return task
 
