@@ -142,7 +142,8 @@ def test_arguments_of_the_host_are_taken_over_and_its_epoch_where_no_loss_declar
     trainer = CrossLingualTrainer(model, args, {name: of_host(part) for name, part in datasets.items()}, loss=loss)
     texts = [text for batch in trainer.get_train_dataloader() for text in batch["source_text_id"].tolist()]
     assert len(texts) == 40 and max(Counter(texts).values()) == max(Counter(rows["source"]).values())
-    assert trainer.train().global_step == 30 and trainer.args.precision == "fp32"
+    assert trainer.train().global_step == 30
+    assert trainer.args.precision == "fp32" or make is CrossLingualTrainingArguments  # its default is the machine's
 
 
 def test_a_host_loss_does_not_lose_the_texts_of_a_column_named_document(tmp_path: Path) -> None:
