@@ -16,8 +16,6 @@ twice: first from the translations, then with --model runs/first/model from the 
 not need, are embedded as before.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
