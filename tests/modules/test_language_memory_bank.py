@@ -2,9 +2,11 @@
 
 from collections import defaultdict, deque
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from st_xlret.modules import LanguageMemoryBank
@@ -55,3 +57,19 @@ def test_keys_take_no_graph_and_a_full_bank_holds_them_once() -> None:
     bank.enqueue(*batch(4, [EN] * 3))
     held = (bank.keys, bank.get()["queue"], bank.get(torch.tensor([EN]))["queue"])
     assert {keys.data_ptr() for keys in held} == {place}
+
+
+@pytest.mark.parametrize("scope", ["total", "per_language"])
+def test_a_restored_bank_continues_as_the_saved_one(tmp_path: Path, scope: str) -> None:
+    bank = LanguageMemoryBank(2, 4, scope=scope)  # type: ignore[arg-type]
+    bank.enqueue(*batch(0, [EN, FR, EN, EN, EN, EN]))
+    save_file(bank.state_dict(), tmp_path / "bank.safetensors")
+    # The new bank has seen other languages, and more of them, before it is restored.
+    restored = LanguageMemoryBank(2, 4, scope=scope)  # type: ignore[arg-type]
+    restored.enqueue(*batch(70, [SW, FR, 5]))
+    restored.load_state_dict(load_file(tmp_path / "bank.safetensors"))
+    for first, languages in ((10, [SW, EN]), (20, [FR] * 6)):
+        for each in (bank, restored):
+            each.enqueue(*batch(first, languages))
+        torch.testing.assert_close(bank.get(), restored.get(), rtol=0, atol=0)
+    assert all(torch.equal(a, b) for a, b in zip(bank.buffers(), restored.buffers(), strict=True))

@@ -100,6 +100,18 @@ def test_gradient_accumulation_and_checkpointing(kind: str, tmp_path: Path) -> N
     torch.testing.assert_close(again.gradients, plain.gradients, rtol=1e-2, atol=1e-4)
 
 
+def test_workers_of_the_data_loader_draw_the_same_batches(tmp_path: Path) -> None:
+    read: list[list[list[int]]] = []
+    for workers, persistent in ((0, False), (2, False), (2, True)):
+        options = {"dataloader_num_workers": workers, "dataloader_persistent_workers": persistent}
+        loader = run_of("ml-ctl", tmp_path, **options)[0].get_train_dataloader()
+        read.append([])
+        for epoch in (0, 1):  # workers that stay meet the next one
+            loader.set_epoch(epoch)
+            read[-1] += [batch["source_text_id"].tolist() for batch in loader]
+    assert read[0] == read[1] == read[2] and len({str(batch) for batch in read[0]}) == len(read[0]) == 8
+
+
 # The callback that keeps what the losses own
 
 
