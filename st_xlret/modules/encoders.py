@@ -168,7 +168,7 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """
     modules: list[Any] = list(model.children())
     if any(isinstance(module, Router) for module in modules):
-        raise ValueError("the model already has a Router with encoders of its own: leave out --two_encoders")
+        raise ValueError("the model has a Router already, of two encoders or a calibration: take what it was made from")
     return _model_of_modules(model, [Router.for_query_document([copy.deepcopy(module) for module in modules], modules)])
 
 
