@@ -253,7 +253,7 @@ def sample_texts(
     few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
     if len(few) < 2 or min(few.values()) < min_texts:
         needed = f"texts in two languages at least, and {min_texts} distinct ones of each (min_texts)"
-        raise DataError(f"needed are {needed}, got {few}: `languages` leaves one out")
+        raise DataError(f"needed are {needed}, got {few}; `languages` can leave one out")
     return drawn
 
 

@@ -73,6 +73,12 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     assert len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
 
 
+def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="NaN or infinite|nan"):
+        run_of(tmp_path, learning_rate=1e38, save_strategy="no", max_steps=1, warmup_steps=0)
+    assert not (tmp_path / "model").exists()
+
+
 def dice(model: Any) -> dict[str, float]:
     """An evaluator that uses up random numbers of every kind."""
     model.eval()
