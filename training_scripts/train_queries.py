@@ -11,8 +11,9 @@ A query learns from the best that you have:
   does with calibrated queries (`st-xlret calibrate --queries_only`), at half the temperature, which corrects mistakes;
 - neither: sentences of the documents take the place of questions, and gain less.
 
-Thousands of translations take more steps (--max_steps 300 --keep_trained 1). With translations and questions, train
-twice: first from the translations, then with --model runs/first/model from the questions. Documents, which --pairs do
+Thousands of translations take more steps (--max_steps 300 --keep_trained 1), tens of thousands an hour of two cores
+(--max_steps 1000 --per_device_train_batch_size 128 --keep_trained 1). With translations and questions, train twice:
+first from the translations, then with --model runs/first/model from the questions. Documents, which --pairs do
 not need, are embedded as before.
 """
 
