@@ -150,7 +150,8 @@ def test_the_hosts_pushes_have_neither_token_nor_texts(hub: Any, tmp_path: Path)
 
     class OnePushAtATime(transformers.TrainerCallback):  # the host copies files over those that it still uploads
         def on_push_begin(self, *_: Any, **__: Any) -> None:
-            trainer._finish_current_push()
+            if trainer.push_in_progress is not None:
+                trainer.push_in_progress.wait_until_done()
 
     trainer.add_callback(OnePushAtATime)
     trainer.train()
