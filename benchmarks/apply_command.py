@@ -22,7 +22,9 @@ from st_xlret.calibration.steps import Maps
 from st_xlret.stores import apply_calibration, open_store
 
 ROWS, CHUNK, FOLDER = 300_000, 8192, Path("runs/apply")
-BASIS = np.linalg.qr(np.random.default_rng(1).standard_normal((DIMENSION, 11)))[0]  # as lsar of 11 languages has
+BASIS = np.linalg.qr(np.random.default_rng(1).standard_normal((DIMENSION, 11)))[
+    0
+]  # as lsar of 11 languages has
 CALIBRATION = VectorCalibration(BASIS, Maps(-np.eye(11)[None], np.zeros((1, 11))))
 
 
@@ -51,7 +53,9 @@ def apply(suffix: str) -> Step:
     else:
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIMENSION)
         table = pa.table({"vector": column, "language": ["en"] * ROWS})
-        pq.write_table(table, source, row_group_size=8 * CHUNK, use_dictionary=["language"], compression="none")
+        pq.write_table(
+            table, source, row_group_size=8 * CHUNK, use_dictionary=["language"], compression="none"
+        )
 
     def run() -> None:
         mapped.unlink(missing_ok=True)
@@ -64,7 +68,11 @@ def apply(suffix: str) -> Step:
 COMPARISONS = {
     "apply": Comparison(
         f"`apply` on {ROWS} x {DIMENSION} vectors in files against the product in NumPy",
-        {".npy to .npy": partial(apply, ".npy"), "Parquet to Parquet": partial(apply, ".parquet"), "NumPy": multiply},
+        {
+            ".npy to .npy": partial(apply, ".npy"),
+            "Parquet to Parquet": partial(apply, ".parquet"),
+            "NumPy": multiply,
+        },
         goals={"time": 1 / 0.7},
         rounds=3,
     )

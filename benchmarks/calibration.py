@@ -20,8 +20,14 @@ def fit(dimension: int, of_means: frozenset[str]) -> Step:
     generator = np.random.default_rng(0)
     topics, clouds = generator.standard_normal((300, dimension)), {}
     for i in range(11):
-        rows = topics + generator.standard_normal(dimension) + 0.5 * generator.standard_normal((300, dimension))
-        clouds[f"l{i:02d}"] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        rows = (
+            topics
+            + generator.standard_normal(dimension)
+            + 0.5 * generator.standard_normal((300, dimension))
+        )
+        clouds[f"l{i:02d}"] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(
+            np.float32
+        )
 
     def run() -> None:
         calibration.OF_MEANS = of_means
@@ -33,7 +39,10 @@ def fit(dimension: int, of_means: frozenset[str]) -> Step:
 COMPARISONS = {
     str(dimension): Comparison(
         f"Calibration of 11 x 300 vectors of {dimension}",
-        {"thin": partial(fit, dimension, calibration.OF_MEANS), "full": partial(fit, dimension, frozenset())},
+        {
+            "thin": partial(fit, dimension, calibration.OF_MEANS),
+            "full": partial(fit, dimension, frozenset()),
+        },
         rounds=3,
     )
     for dimension in (128, 384, 768, 1536)

@@ -46,14 +46,24 @@ def encoder(micro_batches: int = 1) -> Step:
 class Batch:
     """Pairs of vectors (the first half of `rows` and the second), a full bank's keys, and their tags."""
 
-    def __init__(self, rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1) -> None:
+    def __init__(
+        self, rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1
+    ) -> None:
         torch.manual_seed(0)
         self.rows = F.normalize(torch.randn(rows, features), dim=1).requires_grad_()
         self.keys = F.normalize(torch.randn(keys, features), dim=1)
         # Documents and texts of the bank are not those of the batch.
         pair, others = torch.arange(rows // 2).repeat(2), rows + torch.arange(keys)
-        self.tags = {"language_id": pair % languages, "document_id": pair, "text_id": torch.arange(rows)}
-        self.key_tags = {"language_id": others % key_languages, "document_id": others, "text_id": others}
+        self.tags = {
+            "language_id": pair % languages,
+            "document_id": pair,
+            "text_id": torch.arange(rows),
+        }
+        self.key_tags = {
+            "language_id": others % key_languages,
+            "document_id": others,
+            "text_id": others,
+        }
 
 
 class NoHead(AsymmetricBNHead):
@@ -63,10 +73,22 @@ class NoHead(AsymmetricBNHead):
         return centres, contexts
 
 
-def ccp(rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1, head: Any = NoHead) -> Step:
+def ccp(
+    rows: int,
+    keys: int,
+    features: int,
+    languages: int = 1,
+    key_languages: int = 1,
+    head: Any = NoHead,
+) -> Step:
     """CCPLoss on given sentence vectors, with the update of its full bank."""
-    batch, bank = Batch(rows, keys, features, languages, key_languages), LanguageMemoryBank(features, keys)
-    loss = CCPLoss(static_encoder(TOKENIZER, features), head(features), bank, temperature=TEMPERATURE)
+    batch, bank = (
+        Batch(rows, keys, features, languages, key_languages),
+        LanguageMemoryBank(features, keys),
+    )
+    loss = CCPLoss(
+        static_encoder(TOKENIZER, features), head(features), bank, temperature=TEMPERATURE
+    )
     loss.state_is_kept = True
     bank.enqueue(batch.keys, *batch.key_tags.values())
 
@@ -100,11 +122,16 @@ def one_matrix(rows: int, keys: int, features: int, key_languages: int = 1) -> S
 def vocabulary(chunked: bool) -> Step:
     """A language model's projection and cross-entropy of 307 masked ones of 2048 vectors."""
     torch.manual_seed(0)
-    hidden, weight = torch.randn(2048, WIDE, requires_grad=True), (torch.randn(ENTRIES, WIDE) * 0.02).requires_grad_()
+    hidden, weight = (
+        torch.randn(2048, WIDE, requires_grad=True),
+        (torch.randn(ENTRIES, WIDE) * 0.02).requires_grad_(),
+    )
     chosen, labels = torch.randperm(2048)[:307], torch.full((2048,), -100)
     labels[chosen] = torch.randint(ENTRIES, (307,))
     if chunked:
-        return lambda: chunked_cross_entropy(hidden[chosen], weight, None, labels[chosen]).backward()
+        return lambda: chunked_cross_entropy(
+            hidden[chosen], weight, None, labels[chosen]
+        ).backward()
     # As transformers' masked language models do: logits of all positions, of which the label -100 is ignored.
     return lambda: F.cross_entropy(F.linear(hidden, weight), labels).backward()
 
@@ -116,7 +143,9 @@ def document_side(documents: int, sentences: int) -> Step:
     block = torch.arange(documents).repeat_interleave(sentences)
     tags = {"block_id": block, "document_id": block, "language_id": torch.zeros_like(block)}
     tags["sentence_position"] = torch.arange(sentences).repeat(documents)
-    loss = MSMLoss(static_encoder(TOKENIZER, WIDE), DocumentEncoder(WIDE, 2, max_sentences=sentences))
+    loss = MSMLoss(
+        static_encoder(TOKENIZER, WIDE), DocumentEncoder(WIDE, 2, max_sentences=sentences)
+    )
     loss.state_is_kept = True
     return lambda: loss.compute_loss_from_embeddings(vectors, tags).backward()
 
@@ -155,7 +184,10 @@ COMPARISONS = {
     ),
     "msm": Comparison(
         "(d) MSM's document side, 16 documents of 32 sentences, against the encoder's step on them",
-        {"document side": partial(document_side, 16, 32), "encoder": partial(encoder, micro_batches=8)},
+        {
+            "document side": partial(document_side, 16, 32),
+            "encoder": partial(encoder, micro_batches=8),
+        },
         goals={"time": 0.10},
     ),
 }

@@ -57,11 +57,15 @@ def _added_memory(make: Callable[[], Step]) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is resident now
     before = _resident("VmRSS")
     step()
-    return max(mmap.PAGESIZE / 2**20, _resident("VmHWM") - before)  # a page is the least that can be seen
+    return max(
+        mmap.PAGESIZE / 2**20, _resident("VmHWM") - before
+    )  # a page is the least that can be seen
 
 
 def _seconds(step: Step) -> float:
-    start = time.process_time()  # of the one thread: what other programs do meanwhile counts less than on the clock
+    start = (
+        time.process_time()
+    )  # of the one thread: what other programs do meanwhile counts less than on the clock
     step()
     return time.process_time() - start
 
@@ -81,7 +85,11 @@ def measure(comparison: Comparison) -> list[dict[str, str]]:
         row = {"ours": name, "rival": rival}
         for measured, unit, figures in (("time", "s", seconds), ("memory", "MiB", memory)):
             one, other, goal = figures[name], figures[rival], comparison.goals.get(measured)
-            met = "" if goal is None else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
+            met = (
+                ""
+                if goal is None
+                else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
+            )
             row |= {
                 f"{measured}, {unit}": f"{one:.3g} / {other:.3g}",
                 f"ratio of {measured}": f"{one / other:.3g}{met}",
@@ -96,11 +104,19 @@ def _checked_output(file: str) -> Path:
 
 def main(comparisons: Mapping[str, Comparison], description: str | None) -> None:
     """Measure what the command line asks for, and print the tables."""
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=description)
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=description
+    )
     parser.add_argument("--output", type=_checked_output, help="JSON file for the figures")
-    parser.add_argument("--only", nargs="+", choices=list(comparisons), help="these comparisons instead of all")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(comparisons), help="these comparisons instead of all"
+    )
     options = parser.parse_args()
-    machine = {"cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__}
+    machine = {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "torch": torch.__version__,
+    }
     results: dict[str, Any] = {"machine": machine}
     for name in options.only or comparisons:
         results[name] = rows = measure(comparisons[name])

@@ -27,13 +27,17 @@ _ROWS_AT_ONCE = 65_536
 
 def unit_vectors(rows: int, seed: int) -> Tensor:
     """Random rows of unit length."""
-    return normalize(torch.randn(rows, DIMENSION, generator=torch.Generator().manual_seed(seed)), dim=1)
+    return normalize(
+        torch.randn(rows, DIMENSION, generator=torch.Generator().manual_seed(seed)), dim=1
+    )
 
 
 def fill(corpus: Any) -> Any:
     """Put a block of vectors after the other into a corpus, and return it."""
     for start in range(0, len(corpus), _ROWS_AT_ONCE):
-        corpus[start : start + _ROWS_AT_ONCE] = unit_vectors(min(_ROWS_AT_ONCE, len(corpus) - start), seed=start)
+        corpus[start : start + _ROWS_AT_ONCE] = unit_vectors(
+            min(_ROWS_AT_ONCE, len(corpus) - start), seed=start
+        )
     return corpus
 
 
@@ -48,8 +52,14 @@ def in_memory(ours: bool) -> Step:
 def from_disk(rows: int) -> Step:
     """`top_k` over a float16 memory map."""
     queries = unit_vectors(QUERIES, seed=-1)
-    with tempfile.NamedTemporaryFile(suffix=".npy") as file:  # mapped, it stays until the process ends
-        fill(np.lib.format.open_memmap(file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION))).flush()
+    with tempfile.NamedTemporaryFile(
+        suffix=".npy"
+    ) as file:  # mapped, it stays until the process ends
+        fill(
+            np.lib.format.open_memmap(
+                file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION)
+            )
+        ).flush()
         corpus = np.load(file.name, mmap_mode="r")
     return lambda: top_k(queries, corpus, K)
 
@@ -59,7 +69,9 @@ def two_sides(rows: int, dimension: int = 768) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     source, target, noise = (torch.randn(rows, dimension, generator=generator) for _ in range(3))
     target[: rows // 5] = source[: rows // 5] + noise[: rows // 5]
-    return normalize(source, dim=1), normalize(target, dim=1)[torch.randperm(rows, generator=generator)]
+    return normalize(source, dim=1), normalize(target, dim=1)[
+        torch.randperm(rows, generator=generator)
+    ]
 
 
 def mining(rows: int) -> Step:
@@ -76,13 +88,24 @@ def two_searches(rows: int, k: int = 4) -> Step:
     def search(queries: Tensor, corpus: Tensor) -> list[list[tuple[float, int]]]:
         index: Any = faiss.IndexFlatIP(corpus.shape[1])
         index.add(corpus.numpy())
-        return [list(zip(*row, strict=True)) for row in zip(*index.search(queries.numpy(), k), strict=True)]
+        return [
+            list(zip(*row, strict=True))
+            for row in zip(*index.search(queries.numpy(), k), strict=True)
+        ]
 
     def run() -> list[tuple[float, int, int]]:
         forward, backward = search(source, target), search(target, source)
-        ahead, back = ([sum(score for score, _ in row) / k for row in side] for side in (forward, backward))
-        candidates = [max((2 * s / (ahead[i] + back[j]), i, j) for s, j in row) for i, row in enumerate(forward)]
-        candidates += [max((2 * s / (ahead[i] + back[j]), i, j) for s, i in row) for j, row in enumerate(backward)]
+        ahead, back = (
+            [sum(score for score, _ in row) / k for row in side] for side in (forward, backward)
+        )
+        candidates = [
+            max((2 * s / (ahead[i] + back[j]), i, j) for s, j in row)
+            for i, row in enumerate(forward)
+        ]
+        candidates += [
+            max((2 * s / (ahead[i] + back[j]), i, j) for s, i in row)
+            for j, row in enumerate(backward)
+        ]
         pairs, sources, targets = [], set(), set()
         for score, i, j in sorted(candidates, reverse=True):
             if i not in sources and j not in targets:
@@ -109,7 +132,10 @@ COMPARISONS = {
     **{
         f"mining_{rows}": Comparison(
             f"Mining with the ratio margin, {rows} rows a side of 768, k = 4",
-            {"mine_bitext": partial(mining, rows), "two faiss searches": partial(two_searches, rows)},
+            {
+                "mine_bitext": partial(mining, rows),
+                "two faiss searches": partial(two_searches, rows),
+            },
             goals={"time": 1 / 1.7},
             rounds=1,
         )

@@ -36,7 +36,10 @@ WAYS: dict[str, tuple[Any, str | None, float | None, bool]] = {
 def step(model: SentenceTransformer, way: str, pairs: int) -> Step:
     """An optimizer step on a batch of pairs of 32 tokens."""
     precision, attention, dropout, _ = WAYS[way]
-    loss, weights = SemanticContrastiveLoss(model), [weight for weight in model.parameters() if weight.requires_grad]
+    loss, weights = (
+        SemanticContrastiveLoss(model),
+        [weight for weight in model.parameters() if weight.requires_grad],
+    )
     # A rate of 0 costs as much, and leaves the encoder as it is for the other ways.
     optimizer = torch.optim.AdamW(weights, lr=0.0, weight_decay=0.0)
     batch = [texts(model, pairs, 32) for _ in "ab"]
@@ -56,7 +59,9 @@ def step(model: SentenceTransformer, way: str, pairs: int) -> Step:
 
 def main() -> None:
     """Measure what the command line asks for, and print the table."""
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser = argparse.ArgumentParser(
+        formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__
+    )
     parser.add_argument("--model", required=True, help="Hub name or folder of an encoder")
     parser.add_argument("--pairs", type=int, default=32, help="pairs in a batch (default: 32)")
     parser.add_argument("--rounds", type=int, default=5, help="steps of each way (default: 5)")

@@ -59,7 +59,9 @@ _LABELS = ("contradiction", "entailment", "neutral")
 PAIR_TASKS = {
     # XNLI-MT-1.0 and XNLI-1.0; x-final
     "xnli": PairTask("xnli", _LABELS, _XNLI, "multinli.train.en.tsv", ("premise", "hypo", "label")),
-    "paws-x": PairTask("paws-x", ("0", "1"), _PAWS_X, "en/train.tsv", ("sentence1", "sentence2", "label")),
+    "paws-x": PairTask(
+        "paws-x", ("0", "1"), _PAWS_X, "en/train.tsv", ("sentence1", "sentence2", "label")
+    ),
 }
 
 
@@ -81,13 +83,17 @@ def read_evaluation_pairs(
     return {code: pairs[code] for code in chosen_names(chosen, pairs, str(file))}
 
 
-def _read_pairs(task: PairTask, file: Path, columns: Sequence[str]) -> dict[str, list[LabelledPair]]:
+def _read_pairs(
+    task: PairTask, file: Path, columns: Sequence[str]
+) -> dict[str, list[LabelledPair]]:
     """Language to pairs, from a table with a header; quotation marks are part of the text."""
     lines = read_lines(file)
     header = next(lines, (0, ""))[1].split("\t")
     pairs: dict[str, list[LabelledPair]] = {}
     number_of = {label: number for number, label in enumerate(task.labels)}
-    number_of["contradictory"] = number_of.get("contradiction", 0)  # in the training file of XNLI-MT
+    number_of["contradictory"] = number_of.get(
+        "contradiction", 0
+    )  # in the training file of XNLI-MT
     for number, line in lines:
         with name_file_in_errors(file, number):
             row = dict(zip(header, line.split("\t"), strict=True))
@@ -110,13 +116,17 @@ class Arguments:
     data: str = option(None, "Folder of the published files of the task.")
     output: str = option(None, "JSON file for the accuracies.")
     task: str = option("xnli", "Task.", list(PAIR_TASKS))
-    languages: list[str] | None = option(None, "Languages of the test sets. Default: all of the task.")
+    languages: list[str] | None = option(
+        None, "Languages of the test sets. Default: all of the task."
+    )
     num_train_epochs: float = option(5.0, "Epochs over the English pairs.")
     max_steps: int = option(-1, "Batches instead of epochs; the last state is then kept.")
     learning_rate: float = option(2e-5, "Learning rate at the beginning.")
     batch_size: int = option(32, "Pairs in a batch.")
     max_seq_length: int = option(128, "Tokens of a pair; longer ones are truncated.")
-    precision: str = option("fp32", "Number format: auto is bf16 where the device computes in it.", PRECISIONS)
+    precision: str = option(
+        "fp32", "Number format: auto is bf16 where the device computes in it.", PRECISIONS
+    )
     seed: int = option(0, "Seed of the new classification layer and of the order of the batches.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. Default: the best there is.")
 
@@ -135,8 +145,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     model = build_classifier(options, task)
     fine_tune(model, options, training, dev)
-    scores = {code: {"accuracy": accuracy(model, pairs, options.batch_size)} for code, pairs in test.items()}
-    length = f"{options.max_steps} batches" if options.max_steps > 0 else f"{options.num_train_epochs:g} epochs"
+    scores = {
+        code: {"accuracy": accuracy(model, pairs, options.batch_size)}
+        for code, pairs in test.items()
+    }
+    length = (
+        f"{options.max_steps} batches"
+        if options.max_steps > 0
+        else f"{options.num_train_epochs:g} epochs"
+    )
     rate = f"learning rate {options.learning_rate:g}, seed {options.seed}"
     protocol = {
         "task": f"{task.name}: classification of pairs of sentences, fine-tuned on English alone",
@@ -159,16 +176,24 @@ def build_classifier(options: Arguments, task: PairTask) -> CrossEncoder:
 
     encoder = load_model(options.model, "cpu")
     if not isinstance(encoder[0], Transformer):
-        raise ValueError(f"--model {options.model} starts with {type(encoder[0]).__name__}, not with a Transformer.")
+        raise ValueError(
+            f"--model {options.model} starts with {type(encoder[0]).__name__}, not with a Transformer."
+        )
     torch.manual_seed(options.seed)  # of the new layer
     with tempfile.TemporaryDirectory() as folder:
         encoder[0].model.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
-        settings: Any = {"max_length": options.max_seq_length, "device": options.device, "local_files_only": True}
+        settings: Any = {
+            "max_length": options.max_seq_length,
+            "device": options.device,
+            "local_files_only": True,
+        }
         return CrossEncoder(folder, num_labels=len(task.labels), **settings)
 
 
-def fine_tune(model: CrossEncoder, options: Arguments, training: list[LabelledPair], dev: list[LabelledPair]) -> None:
+def fine_tune(
+    model: CrossEncoder, options: Arguments, training: list[LabelledPair], dev: list[LabelledPair]
+) -> None:
     """Train on English pairs, and keep the epoch that is best on the dev pairs."""
     dataset = Dataset.from_list([pair._asdict() for pair in training])
     by_epoch = options.max_steps <= 0
@@ -191,7 +216,9 @@ def fine_tune(model: CrossEncoder, options: Arguments, training: list[LabelledPa
             seed=options.seed,
         )
         evaluator = DevAccuracy(dev, options.batch_size) if by_epoch else None
-        CrossEncoderTrainer(model, arguments, dataset, loss=CrossEntropyLoss(model), evaluator=evaluator).train()
+        CrossEncoderTrainer(
+            model, arguments, dataset, loss=CrossEntropyLoss(model), evaluator=evaluator
+        ).train()
 
 
 class DevAccuracy(BaseEvaluator):
@@ -208,7 +235,9 @@ class DevAccuracy(BaseEvaluator):
 
 def accuracy(model: CrossEncoder, pairs: Sequence[LabelledPair], batch_size: int) -> float:
     """The share of pairs whose label has the highest score; of equal scores, the first label's counts."""
-    scores = model.predict([pair[:2] for pair in pairs], batch_size=batch_size, show_progress_bar=False)
+    scores = model.predict(
+        [pair[:2] for pair in pairs], batch_size=batch_size, show_progress_bar=False
+    )
     return float(np.mean(scores.argmax(axis=1) == np.array([pair.label for pair in pairs])))
 
 

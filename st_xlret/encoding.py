@@ -29,13 +29,21 @@ from st_xlret.precision import autocast, padding_options
 from st_xlret.search import merge_top_k, top_k
 
 Role = Literal["query", "document"]
-PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
 """The names under which models keep the prompt of a role, in the order in which they are tried."""
 
 _TOKENS_PER_TEXT, _MOST_TOKENS_ON_A_CPU = 64, 4_096  # larger batches no longer fit a CPU's caches
 _NO_LIMIT = 2**31  # a tokenizer without a limit says 1e30, which it does not take as a length
 _DIGEST = 32  # bytes at the end of a shard
-_OF_THE_HOST = {"chunk_size", "convert_to_numpy", "output_value", "pool"}  # options for which batches are the host's
+_OF_THE_HOST = {
+    "chunk_size",
+    "convert_to_numpy",
+    "output_value",
+    "pool",
+}  # options for which batches are the host's
 
 
 def encode(
@@ -70,21 +78,30 @@ def encode(
     if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
         options["prompt"] = role_prompt(model, role)
     rows = [texts] if isinstance(texts, str) else list(texts)
-    codes = [language] * len(rows) if language is None or isinstance(language, str) else list(language)
+    codes = (
+        [language] * len(rows) if language is None or isinstance(language, str) else list(language)
+    )
     rows_of: dict[str | None, list[int]] = {}
     for row, task in zip(range(len(rows)), _router_tasks(model, codes, role), strict=True):
         rows_of.setdefault(task, []).append(row)
     with autocast(precision, model.device):
         if isinstance(texts, str) or not rows:
             return model.encode(texts, task=next(iter(rows_of), None), **options)
-        parts = [_encode_in_batches(model, [rows[i] for i in of], task=task, **options) for task, of in rows_of.items()]
+        parts = [
+            _encode_in_batches(model, [rows[i] for i in of], task=task, **options)
+            for task, of in rows_of.items()
+        ]
     if len(parts) == 1:
         return parts[0]
     order = np.argsort([row for of in rows_of.values() for row in of])
     if isinstance(parts[0], list):
         vectors = [vector for part in parts for vector in part]
         return [vectors[place] for place in order]
-    return np.concatenate(parts)[order] if isinstance(parts[0], np.ndarray) else torch.cat(parts)[torch.tensor(order)]
+    return (
+        np.concatenate(parts)[order]
+        if isinstance(parts[0], np.ndarray)
+        else torch.cat(parts)[torch.tensor(order)]
+    )
 
 
 def task_languages(model: nn.Module) -> dict[str, str]:
@@ -107,19 +124,33 @@ def task_languages(model: nn.Module) -> dict[str, str]:
 def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str | None]:
     """The languages of texts as `encode` takes them; None, with a warning, for those that the model has no map for."""
     languages = dict.fromkeys(task_languages(model).values())
-    known = {code: find_language(code, languages) if languages and code else code or None for code in {*codes}}
-    if languages and (without := sorted(code or "no language" for code in known if known[code] is None)):
-        warnings.warn(f"the model has no map for texts in {', '.join(without)}: they take its default", stacklevel=3)
+    known = {
+        code: find_language(code, languages) if languages and code else code or None
+        for code in {*codes}
+    }
+    if languages and (
+        without := sorted(code or "no language" for code in known if known[code] is None)
+    ):
+        warnings.warn(
+            f"the model has no map for texts in {', '.join(without)}: they take its default",
+            stacklevel=3,
+        )
     return [known[code] for code in codes]
 
 
-def _router_tasks(model: nn.Module, codes: Sequence[str | None], role: Role | None) -> list[str | None]:
+def _router_tasks(
+    model: nn.Module, codes: Sequence[str | None], role: Role | None
+) -> list[str | None]:
     """Each text's task, by its language: that of the role without maps, or for texts that name no language."""
     languages, task_of = task_languages(model), dict[str | None, str | None]()
     for code in dict.fromkeys(codes):
-        known = find_language(code, dict.fromkeys(languages.values())) if code and languages else None
+        known = (
+            find_language(code, dict.fromkeys(languages.values())) if code and languages else None
+        )
         if code and code != "und" and languages and known is None:
-            raise ValueError(f"the model has no map for {code!r}: it has maps for {', '.join(languages)}")
+            raise ValueError(
+                f"the model has no map for {code!r}: it has maps for {', '.join(languages)}"
+            )
         of_queries = f"query_{known}"
         task_of[code] = of_queries if role == "query" and of_queries in languages else known or role
     if languages and role in task_of.values():
@@ -128,17 +159,31 @@ def _router_tasks(model: nn.Module, codes: Sequence[str | None], role: Role | No
 
 
 def _encode_in_batches(
-    model: Any, texts: list[str], *, batch_size: int = 64, show_progress_bar: bool | None = False, **options: Any
+    model: Any,
+    texts: list[str],
+    *,
+    batch_size: int = 64,
+    show_progress_bar: bool | None = False,
+    **options: Any,
 ) -> Any:
     """As `model.encode`, in batches of like numbers of tokens."""
     lengths = None
-    if batch_size > 0 and not _OF_THE_HOST & options.keys() and not isinstance(options.get("device"), list):
+    if (
+        batch_size > 0
+        and not _OF_THE_HOST & options.keys()
+        and not isinstance(options.get("device"), list)
+    ):
         prompt = options.get("prompt")
         if prompt is None:
-            prompt = model.prompts.get(options.get("prompt_name") or model.default_prompt_name or "") or ""
+            prompt = (
+                model.prompts.get(options.get("prompt_name") or model.default_prompt_name or "")
+                or ""
+            )
         lengths = token_lengths(model, [prompt + text for text in texts])  # prompts count
     if lengths is None:
-        return model.encode(texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options)
+        return model.encode(
+            texts, batch_size=batch_size, show_progress_bar=show_progress_bar, **options
+        )
     weights = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights
     is_on_cpu, budget = model.device.type == "cpu", batch_size * _TOKENS_PER_TEXT
@@ -147,15 +192,25 @@ def _encode_in_batches(
         lengths = [-(-length // 16) * 16 for length in lengths]
         options |= padding
     as_tensor, vectors = options.pop("convert_to_tensor", False), torch.empty(0)
-    with tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar) as bar:
-        for rows in token_batches(lengths, min(budget, _MOST_TOKENS_ON_A_CPU) if is_on_cpu else budget):
-            of_batch: dict[str, Any] = {"batch_size": len(rows), "show_progress_bar": False, "convert_to_tensor": True}
+    with tqdm(
+        total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar
+    ) as bar:
+        for rows in token_batches(
+            lengths, min(budget, _MOST_TOKENS_ON_A_CPU) if is_on_cpu else budget
+        ):
+            of_batch: dict[str, Any] = {
+                "batch_size": len(rows),
+                "show_progress_bar": False,
+                "convert_to_tensor": True,
+            }
             part = model.encode([texts[row] for row in rows], **of_batch, **options)
             part = part if as_tensor else part.cpu()
             vectors = vectors if len(vectors) else part.new_empty(len(texts), part.shape[1])
             vectors[torch.tensor(rows, device=part.device)] = part
             bar.update(sum(lengths[row] for row in rows))
-    vectors = vectors if as_tensor or vectors.dtype != torch.bfloat16 else vectors.float()  # NumPy has no bfloat16
+    vectors = (
+        vectors if as_tensor or vectors.dtype != torch.bfloat16 else vectors.float()
+    )  # NumPy has no bfloat16
     return vectors if as_tensor else vectors.numpy()
 
 
@@ -167,7 +222,9 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
     limit = model.max_seq_length if (model.max_seq_length or _NO_LIMIT) < _NO_LIMIT else None
     tokenizer_options = {"truncation": limit is not None, "max_length": limit, "verbose": False}
     chunks = (list(texts[at : at + 4_096]) for at in range(0, len(texts), 4_096))
-    return [len(ids) for chunk in chunks for ids in tokenizer(chunk, **tokenizer_options)["input_ids"]]
+    return [
+        len(ids) for chunk in chunks for ids in tokenizer(chunk, **tokenizer_options)["input_ids"]
+    ]
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
@@ -192,17 +249,26 @@ def role_prompt(model: SentenceTransformer, role: Role | None, prompt: str | Non
     if text in model.prompts:
         return model.prompts[text] or ""
     if re.fullmatch(r"\w+", text):
-        known = ", ".join(name for name, text_before in model.prompts.items() if text_before) or "none"
-        raise ValueError(f"the model has no prompt named {text!r}, it has: {known}; a text ends with a space or colon")
+        known = (
+            ", ".join(name for name, text_before in model.prompts.items() if text_before) or "none"
+        )
+        raise ValueError(
+            f"the model has no prompt named {text!r}, it has: {known}; a text ends with a space or colon"
+        )
     return text
 
 
 def prompt_name(model: SentenceTransformer, role: Role | None) -> str | None:
     """The name of the prompt that `role_prompt` gives; None if that is empty."""
     of_role = PROMPT_NAMES[role] if role else ()
-    of_other_roles = {name for names in PROMPT_NAMES.values() for name in names} - {*of_role} if role else set()
+    of_other_roles = (
+        {name for names in PROMPT_NAMES.values() for name in names} - {*of_role} if role else set()
+    )
     names = [*of_role, model.default_prompt_name]
-    return next((name for name in names if name and name not in of_other_roles and model.prompts.get(name)), None)
+    return next(
+        (name for name in names if name and name not in of_other_roles and model.prompts.get(name)),
+        None,
+    )
 
 
 def embeds_roles_apart(
@@ -211,11 +277,18 @@ def embeds_roles_apart(
     """Whether a text has another embedding as a query than as a document: by its prompt, or by a `Router`."""
 
     def route_of(router: Router, task: str) -> str | None:
-        return router.route_mappings.get((task, None), task if task in router.sub_modules else router.default_route)
+        return router.route_mappings.get(
+            (task, None), task if task in router.sub_modules else router.default_route
+        )
 
     routers = [module for module in model.children() if isinstance(module, Router)]
-    prompts = role_prompt(model, "query", query_prompt), role_prompt(model, "document", document_prompt)
-    return prompts[0] != prompts[1] or any(route_of(each, "query") != route_of(each, "document") for each in routers)
+    prompts = (
+        role_prompt(model, "query", query_prompt),
+        role_prompt(model, "document", document_prompt),
+    )
+    return prompts[0] != prompts[1] or any(
+        route_of(each, "query") != route_of(each, "document") for each in routers
+    )
 
 
 @contextmanager
@@ -236,13 +309,27 @@ def cut_at_layer(
     first: Any = model[0]
     count = first.model.config.num_hidden_layers if isinstance(first, Transformer) else -1
     if not 0 <= (count if layer is None else layer) <= count:
-        raise ValueError(f"layer={layer} is not in 0..{count}, the layers of {type(first).__name__} (-1: it has none)")
-    last = list(model)[1:] if pooling == "model" else [Pooling(first.get_embedding_dimension(), pooling_mode="mean")]
-    config, before = first.model.config, (first.model.config.output_hidden_states, first.unpad_inputs, model.training)
-    config.output_hidden_states, first.unpad_inputs = True, False  # without padding, no attention mask for the average
+        raise ValueError(
+            f"layer={layer} is not in 0..{count}, the layers of {type(first).__name__} (-1: it has none)"
+        )
+    last = (
+        list(model)[1:]
+        if pooling == "model"
+        else [Pooling(first.get_embedding_dimension(), pooling_mode="mean")]
+    )
+    config, before = (
+        first.model.config,
+        (first.model.config.output_hidden_states, first.unpad_inputs, model.training),
+    )
+    config.output_hidden_states, first.unpad_inputs = (
+        True,
+        False,
+    )  # without padding, no attention mask for the average
     prompts: Any = {"prompts": model.prompts, "default_prompt_name": model.default_prompt_name}
     try:
-        yield SentenceTransformer(modules=[first, _Layer(layer), *last], device=str(model.device), **prompts)
+        yield SentenceTransformer(
+            modules=[first, _Layer(layer), *last], device=str(model.device), **prompts
+        )
     finally:
         config.output_hidden_states, first.unpad_inputs = before[:2]
         model.train(before[2])
@@ -274,7 +361,9 @@ class KeptVectors:
         distributed: Share the shards among the processes of torchrun, on one disk or several. All make the same calls.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, shard_size: int = 16_384, distributed: bool = False) -> None:
+    def __init__(
+        self, folder: str | os.PathLike[str], *, shard_size: int = 16_384, distributed: bool = False
+    ) -> None:
         self.folder, self.shard_size = Path(folder).expanduser(), shard_size
         self.rows, self.files = 0, dict[int, Path]()
         if distributed and int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
@@ -290,11 +379,15 @@ class KeptVectors:
             file = self.folder / f"{number:06d}.npy"
             content = file.read_bytes() if file.is_file() else b""
             if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
-                rows = slice(number * self.shard_size, min((number + 1) * self.shard_size, self.rows))
+                rows = slice(
+                    number * self.shard_size, min((number + 1) * self.shard_size, self.rows)
+                )
                 with np.errstate(over="ignore"):
                     halves = np.asarray(torch.as_tensor(embed(rows)).cpu()).astype(np.float16)
                 if not (is_finite := np.isfinite(halves).all(axis=1)).all():
-                    raise ValueError(f"the vector of row {rows.start + is_finite.argmin()} is not finite in float16")
+                    raise ValueError(
+                        f"the vector of row {rows.start + is_finite.argmin()} is not finite in float16"
+                    )
                 np.save(shard := BytesIO(), halves)
                 with atomic_file(file) as part:
                     part.write_bytes(shard.getvalue() + hashlib.sha256(shard.getbuffer()).digest())
@@ -313,7 +406,10 @@ class KeptVectors:
         """Consecutive rows, at least one, read into memory."""
         start, stop, _ = rows.indices(self.rows)
         numbers = range(start // self.shard_size, -(-stop // self.shard_size))
-        parts = [(np.load(self.files[number], mmap_mode="r"), number * self.shard_size) for number in numbers]
+        parts = [
+            (np.load(self.files[number], mmap_mode="r"), number * self.shard_size)
+            for number in numbers
+        ]
         return np.concatenate([part[max(0, start - first) : stop - first] for part, first in parts])
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -323,7 +419,9 @@ class KeptVectors:
         """As [`top_k`][st_xlret.search.top_k], over the shards of all processes: the same for any number of them."""
         scores, rows = torch.empty(len(queries), 0), torch.empty(len(queries), 0, dtype=torch.int64)
         if self.files:
-            scores, places = (part.cpu() for part in top_k(queries, self, min(k, sum(map(len, self)))))
+            scores, places = (
+                part.cpu() for part in top_k(queries, self, min(k, sum(map(len, self))))
+            )
             numbers = torch.tensor(list(self.files))
             rows = numbers[places // self.shard_size] * self.shard_size + places % self.shard_size
         if self.world > 1:

@@ -36,7 +36,9 @@ _TAIL = 10_000  # bytes at the end of a file, where Parquet has its metadata
 
 
 @contextmanager
-def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Iterator[Path]:
+def atomic_file(
+    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()
+) -> Iterator[Path]:
     """Give a file name to write to, and put that file in the place of `path` once it is whole.
 
     What is under the name is checked at once, and what has appeared or changed there meanwhile is a `FileExistsError`.
@@ -54,7 +56,9 @@ def atomic_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[obj
 
 
 @contextmanager
-def atomic_directory(path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Iterator[Path]:
+def atomic_directory(
+    path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()
+) -> Iterator[Path]:
     """Give an empty folder to fill, and put it in the place of `path` once whole; see `check_output_directory`."""
     check_output_directory(path, overwrite, inputs=inputs)
     with _temporary_folder_beside(Path(os.path.realpath(path))) as folder:
@@ -72,13 +76,19 @@ def write_json(path: PathLike, obj: Any) -> Path:
     """Write `obj` as readable JSON: arrays become lists, paths strings, NaN and the infinities `null`."""
 
     def json_value(one: Any) -> Any:
-        return os.fspath(one) if isinstance(one, os.PathLike) else getattr(one, "tolist", lambda: list(one))()
+        return (
+            os.fspath(one)
+            if isinstance(one, os.PathLike)
+            else getattr(one, "tolist", lambda: list(one))()
+        )
 
     content = json.loads(json.dumps(obj, default=json_value), parse_constant=lambda _: None)
     return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def check_output_directory(path: PathLike, overwrite: bool = False, *, inputs: Iterable[object] = ()) -> Path:
+def check_output_directory(
+    path: PathLike, overwrite: bool = False, *, inputs: Iterable[object] = ()
+) -> Path:
     """Check, before long work, that `atomic_directory` can write its result to the folder `path`. Nothing is made.
 
     Args:
@@ -89,32 +99,57 @@ def check_output_directory(path: PathLike, overwrite: bool = False, *, inputs: I
     target, problem = Path(os.path.realpath(path)), None
     if target.is_symlink() and not target.exists() or target.exists() and not target.is_dir():
         problem = "is no folder: give another path"
-    elif inside := [source for source in _existing_paths(inputs) if target in (source, *source.parents)]:
+    elif inside := [
+        source for source in _existing_paths(inputs) if target in (source, *source.parents)
+    ]:
         problem = f"holds what is read, {inside[0]}: give another path"
     elif target.exists() and any(target.iterdir()):
         contents = sorted(target.rglob("*"))
-        others = [file for file in contents if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)]
-        roles = "".join(file.read_text("utf-8") for file in contents if file.name == "router_config.json")
-        others += [file for file in contents if file.name in ("query", "document") and f'"{file.name}": [' not in roles]
+        others = [
+            file
+            for file in contents
+            if not (_FOLDERS if file.is_dir() else _FILES).fullmatch(file.name)
+        ]
+        roles = "".join(
+            file.read_text("utf-8") for file in contents if file.name == "router_config.json"
+        )
+        others += [
+            file
+            for file in contents
+            if file.name in ("query", "document") and f'"{file.name}": [' not in roles
+        ]
         if not overwrite:
             problem = "already holds files; replace it (--overwrite), or give another path"
         elif others or not any((target / marker).is_file() for marker in _MARKERS):
-            which = others[0].relative_to(target) if others else f"files, but no {' or '.join(_MARKERS)}"
+            which = (
+                others[0].relative_to(target)
+                if others
+                else f"files, but no {' or '.join(_MARKERS)}"
+            )
             problem = f"is no saved model or map alone, for it holds {which}: move it away, or give another path"
     _refuse_unwritable(target, problem and f"{target} {problem}")
     return Path(path)
 
 
-def check_output_file(path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()) -> Path:
+def check_output_file(
+    path: PathLike, *, ours: str | None = None, inputs: Iterable[object] = ()
+) -> Path:
     """Check, before long work, what `atomic_file` checks; gives the file itself, of a link the one that it names."""
     target, problem = Path(os.path.realpath(path)), None
     if target.is_symlink() or target.exists() and not target.is_file():
         problem = "is no regular file, but a folder, a device, a pipe or a loop of links"
     elif changed := [read for read in _existing_paths(inputs) if read in (target, *target.parents)]:
         problem = f"would change what is read, {changed[0]}"
-    elif ours is not None and target.exists() and target.stat().st_size and not _begins_or_ends_with(target, ours):
+    elif (
+        ours is not None
+        and target.exists()
+        and target.stat().st_size
+        and not _begins_or_ends_with(target, ours)
+    ):
         problem = "is there already, and holds something else"
-    _refuse_unwritable(target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name")
+    _refuse_unwritable(
+        target.parent, problem and f"{path} {problem}: nothing is overwritten, give another name"
+    )
     return target
 
 
@@ -125,18 +160,26 @@ def files_below(folder: Path) -> tuple[set[Path], set[Path], str | None]:
     """
 
     def belongs(path: Path) -> bool:
-        return not any(part[0] in "._" or ".st-xlret-" in part for part in path.relative_to(folder).parts)
+        return not any(
+            part[0] in "._" or ".st-xlret-" in part for part in path.relative_to(folder).parts
+        )
 
     paths = list(folder.rglob("*"))
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
-    logs = (path.name for path in paths if any(map(path.match, _TABLE_LOGS)) and belongs(path.parent))
+    logs = (
+        path.name for path in paths if any(map(path.match, _TABLE_LOGS)) and belongs(path.parent)
+    )
     return every, {file for file in every if belongs(file) and file.is_file()}, next(logs, None)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:
     """The columns that the names of the folders of a file are, such as `language=fr`; null for Hive's null."""
     parts = (part.partition("=") for part in file.parts[:-1])
-    return {name: None if "__HIVE_" in value else unquote(value) for name, equals, value in parts if equals}
+    return {
+        name: None if "__HIVE_" in value else unquote(value)
+        for name, equals, value in parts
+        if equals
+    }
 
 
 def _begins_or_ends_with(file: Path, pattern: str) -> bool:
@@ -160,10 +203,17 @@ def _refuse_unwritable(folder: Path, problem: str | None) -> None:
 
 
 @contextmanager
-def _temporary_folder_beside(target: Path, *, is_file: bool = False, is_guarded: bool = True) -> Iterator[Path]:
+def _temporary_folder_beside(
+    target: Path, *, is_file: bool = False, is_guarded: bool = True
+) -> Iterator[Path]:
     """A temporary folder beside `target`, removed at the end; it, or the file of the name in it, becomes `target`."""
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp")  # mkdtemp ignores the umask
-    before, new_parents = _sizes_and_times(target), [parent for parent in target.parents if not parent.exists()]
+    folder = target.with_name(
+        f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp"
+    )  # mkdtemp ignores the umask
+    before, new_parents = (
+        _sizes_and_times(target),
+        [parent for parent in target.parents if not parent.exists()],
+    )
     try:
         folder.mkdir(parents=True)
         yield folder
@@ -174,7 +224,9 @@ def _temporary_folder_beside(target: Path, *, is_file: bool = False, is_guarded:
                 with open(file, "rb") as written:
                     os.fsync(written.fileno())
         if is_guarded and _sizes_and_times(target) != before:  # hours may have passed
-            raise FileExistsError(f"{target} has appeared or changed meanwhile: it is left as it is")
+            raise FileExistsError(
+                f"{target} has appeared or changed meanwhile: it is left as it is"
+            )
         if not is_file:
             _swap_folder_in(target, folder)
         elif (folder / target.name).exists():
@@ -185,7 +237,9 @@ def _temporary_folder_beside(target: Path, *, is_file: bool = False, is_guarded:
         number = getattr(error, "errno", None) or int(in_text[1] if in_text else 0)
         if number not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
-        raise OSError(number, f"Could not write {target}, which is as before: {os.strerror(number)}") from error
+        raise OSError(
+            number, f"Could not write {target}, which is as before: {os.strerror(number)}"
+        ) from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         for parent in new_parents:

@@ -32,7 +32,11 @@ def language_to_id(code: str) -> int:
 def id_to_language(language_id: int) -> str:
     """Turn an id of `language_to_id` back into its language code; a ValueError for other numbers."""
     number = int(language_id)
-    code = number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1") if number > 0 else ""
+    code = (
+        number.to_bytes((number.bit_length() + 7) // 8, "big").decode("latin-1")
+        if number > 0
+        else ""
+    )
     return _check_code_of_id(code, shown=language_id)
 
 
@@ -44,7 +48,9 @@ def check_language(code: str, *, where: str = "") -> str:
     longer than 7 bytes, is refused by a ValueError, which begins with `where`.
     """
     normal = normal_form(code) if isinstance(code, str) else None
-    if normal is None or len(normal) > MAX_CODE_BYTES or normal == "nan":  # pandas's missing value; Min Nan is nan-tw
+    if (
+        normal is None or len(normal) > MAX_CODE_BYTES or normal == "nan"
+    ):  # pandas's missing value; Min Nan is nan-tw
         prefix = f"{where}: " if where else ""
         way_out = f"use one of at most {MAX_CODE_BYTES} characters, such as 'en' or 'pt-br', of IANA's language subtags"
         raise ValueError(f"{prefix}unknown language code {code!r}; {way_out}")
@@ -88,7 +94,10 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     if isinstance(metadata, Mapping):
         values |= {f"metadata.{name}": value for name, value in metadata.items()}
     try:
-        return next(filter(None, (language_of_label(values.get(field)) for field in fields or _LABELS)), None)
+        return next(
+            filter(None, (language_of_label(values.get(field)) for field in fields or _LABELS)),
+            None,
+        )
     except ValueError as error:
         others = language_fields([values])
         hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
@@ -116,7 +125,9 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
 
 def is_same_language(one: str, other: str) -> bool:
     """Whether two codes in normal form differ in the region alone, as `en-gb` and `en-us` do; a script counts."""
-    return one.partition("-")[0] == other.partition("-")[0] and _language_and_script(one) == _language_and_script(other)
+    return one.partition("-")[0] == other.partition("-")[0] and _language_and_script(
+        one
+    ) == _language_and_script(other)
 
 
 def find_language(code: str, known: Iterable[str]) -> str | None:
@@ -142,19 +153,28 @@ def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
     They are a part of the name between dots, with a hyphen between them. A region or script takes an underscore. A
     ValueError refuses a name with no such pair, or several.
     """
-    splits = ((part, hyphen) for part in Path(path).name.split(".") for hyphen in re.finditer("-", part))
-    both = ((normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :])) for part, hyphen in splits)
+    splits = (
+        (part, hyphen) for part in Path(path).name.split(".") for hyphen in re.finditer("-", part)
+    )
+    both = (
+        (normal_form(part[: hyphen.start()]), normal_form(part[hyphen.end() :]))
+        for part, hyphen in splits
+    )
     pairs = list(dict.fromkeys((source, target) for source, target in both if source and target))
     if len(pairs) != 1:
         doubt = f": it may be {' or '.join(map(str, pairs))}" if pairs else ""
-        raise ValueError(f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does{doubt}")
+        raise ValueError(
+            f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does{doubt}"
+        )
     source, target = pairs[0]
     return check_language(source, where=str(path)), check_language(target, where=str(path))
 
 
 def language_in_name(path: str | os.PathLike[str]) -> str:
     """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`; a ValueError if it names none."""
-    return check_language(Path(path).name.removesuffix(".gz").rpartition(".")[0].rpartition(".")[2], where=str(path))
+    return check_language(
+        Path(path).name.removesuffix(".gz").rpartition(".")[0].rpartition(".")[2], where=str(path)
+    )
 
 
 class LanguageIdentifier:
@@ -167,7 +187,9 @@ class LanguageIdentifier:
     """
 
     def __init__(self, languages: Iterable[str] | None = None) -> None:
-        langid = import_optional("py3langid.langid", extra="langid", needed_for="identifying languages")
+        langid = import_optional(
+            "py3langid.langid", extra="langid", needed_for="identifying languages"
+        )
         self._model = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
         labels = list(self._model.labels)
         codes = labels if languages is None else list(languages)
@@ -206,7 +228,9 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
     """
     two_letters = [label for label in LanguageIdentifier()._code_of if len(label) == 2]
     labelled = {find_language(code, two_letters) for code in texts}
-    identifier = LanguageIdentifier([*texts, *(label for label in two_letters if label not in labelled)])
+    identifier = LanguageIdentifier(
+        [*texts, *(label for label in two_letters if label not in labelled)]
+    )
     checked = {}
     for code in [code for code in texts if texts[code] and code not in identifier.unknown]:
         guesses = [identifier.identify(text) for text in texts[code]]
@@ -218,9 +242,13 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
 
 def _check_code_of_id(code: str, *, shown: object) -> str:
     """The code, if an id holds it; else a `ValueError` that shows the code or the id."""
-    is_code = code == UNKNOWN or (normal_form(code) and code == code.strip().lower().replace("_", "-"))
+    is_code = code == UNKNOWN or (
+        normal_form(code) and code == code.strip().lower().replace("_", "-")
+    )
     if not is_code or len(code) > MAX_CODE_BYTES:
-        raise ValueError(f"{shown!r} is no language code of {MAX_CODE_BYTES} lower-case characters at most, nor its id")
+        raise ValueError(
+            f"{shown!r} is no language code of {MAX_CODE_BYTES} lower-case characters at most, nor its id"
+        )
     return code
 
 
@@ -237,7 +265,11 @@ def normal_form(code: str) -> str | None:
         if not langcodes.tag_is_valid(primary + separator + rest):
             return None
         script, _, others = rest.partition("-")
-        other = langcodes.standardize_tag(script, macro=True) if len(script) == 3 and script.isalpha() else standard
+        other = (
+            langcodes.standardize_tag(script, macro=True)
+            if len(script) == 3 and script.isalpha()
+            else standard
+        )
         if len(other) == 2 and other != standard:
             return None  # two languages, as in "eng-fra"
     except langcodes.LanguageTagError:

@@ -1,4 +1,4 @@
-"""What is imported on first use: public names, and libraries that only some functions need."""
+"""Libraries that only some functions need, imported on first use."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -11,10 +11,3 @@ def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
     if find_spec(library) is None:
         raise ImportError(f'{library} is needed for {needed_for}: pip install "st-xlret[{extra}]"')
     return import_module(name)
-
-
-def load_public_name(package: str, homes: dict[str, str], name: str) -> Any:
-    """Import the module that has a public name of a package, and give what bears the name."""
-    if name not in homes:
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)

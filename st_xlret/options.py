@@ -45,17 +45,35 @@ def parse(
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = [*takewhile(_IS_FILE, words)]
-    parser_options = {"usage": "%(prog)s [OPTIONS.yaml] [options]", "prog": prog, "description": description}
-    parser = HfArgumentParser(groups, allow_abbrev=False, formatter_class=_HelpFormatter, **parser_options)
+    parser_options = {
+        "usage": "%(prog)s [OPTIONS.yaml] [options]",
+        "prog": prog,
+        "description": description,
+    }
+    parser = HfArgumentParser(
+        groups, allow_abbrev=False, formatter_class=_HelpFormatter, **parser_options
+    )
     every = [each for group in groups for each in fields(group)]
-    lists = [each.name for each in every if "list" in str(each.type) and "action" not in each.metadata]
-    names = [word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")]
+    lists = [
+        each.name for each in every if "list" in str(each.type) and "action" not in each.metadata
+    ]
+    names = [
+        word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")
+    ]
     # The first values would be lost.
-    problems = [f"--{name} is given twice: write its values after one" for name in lists if names.count(name) > 1]
+    problems = [
+        f"--{name} is given twice: write its values after one"
+        for name in lists
+        if names.count(name) > 1
+    ]
     # Words before those of the command line: of an option that stands twice, argparse takes the last one.
     of_files = [word for file in files for word in _command_line_words(file)]
-    parsed = parser.parse_args_into_dataclasses([*of_files, *words[len(files) :]], look_for_args_file=False)
-    for each, value in [(each, getattr(group, each.name)) for group in parsed for each in fields(group)]:
+    parsed = parser.parse_args_into_dataclasses(
+        [*of_files, *words[len(files) :]], look_for_args_file=False
+    )
+    for each, value in [
+        (each, getattr(group, each.name)) for group in parsed for each in fields(group)
+    ]:
         if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
             problems.append(f"--{each.name}={value} is below 0")
         elif value in ("", [""]) and value != each.default and "prompt" not in each.name:
@@ -88,7 +106,9 @@ def _command_line_words(file: str) -> Iterator[str]:
     except yaml.YAMLError as error:
         options = error
     if not isinstance(options, dict):
-        raise ValueError(f"{file}: a file of options is a mapping of names to values, got {options}")
+        raise ValueError(
+            f"{file}: a file of options is a mapping of names to values, got {options}"
+        )
     for name, value in options.items():
         if isinstance(value, list):
             yield from (f"--{name}", *map(str, value)) if value else ()

@@ -18,15 +18,34 @@ logger = logging.getLogger(__name__)
 
 _OLD_PACKAGE = "sentence_transformers.models."
 # Not BoW: version 3.4 puts its words into another order.
-_OLD_NAMES = {"Transformer", "StaticEmbedding", "Pooling", "Dense", "Normalize", "LayerNorm", "Dropout", "Router"}
-_POOLINGS = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens"}  # in the order of old versions
+_OLD_NAMES = {
+    "Transformer",
+    "StaticEmbedding",
+    "Pooling",
+    "Dense",
+    "Normalize",
+    "LayerNorm",
+    "Dropout",
+    "Router",
+}
+_POOLINGS = {
+    "cls": "cls_token",
+    "max": "max_tokens",
+    "mean": "mean_tokens",
+}  # in the order of old versions
 _POOLINGS |= {"mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "weightedmean": "weightedmean_tokens"}
 _POOLINGS |= {"lasttoken": "lasttoken"}
 # Of these, transformers 5 knows the first alone, and 4 gives the others special tokens other than `tokenizer.json`.
 _READ_AS_WRITTEN = re.compile("TokenizersBackend|((Code)?Llama|Gemma|Cohere|GPTNeoX)Tokenizer")
 _ENGINES = (Path(__file__).parent / "engines.md").read_text(encoding="utf-8").strip()
-_ROTARY = {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}  # and their names in GPT-NeoX
-_NEW_DEFAULTS = {"module_input_name": "sentence_embedding", "module_output_name": "sentence_embedding"}
+_ROTARY = {
+    "rope_theta": "rotary_emb_base",
+    "partial_rotary_factor": "rotary_pct",
+}  # and their names in GPT-NeoX
+_NEW_DEFAULTS = {
+    "module_input_name": "sentence_embedding",
+    "module_output_name": "sentence_embedding",
+}
 
 Config = dict[str, Any]
 
@@ -54,9 +73,13 @@ def save_portable(model: Any, folder: str | Path) -> None:
     from st_xlret.modules.encoders import merge_adapters, outermost_transformers
 
     if any(getattr(part, "peft_config", None) for part in outermost_transformers(model)):
-        model = merge_adapters(copy.deepcopy(model))  # a folder of adapters names the one of this machine
+        model = merge_adapters(
+            copy.deepcopy(model)
+        )  # a folder of adapters names the one of this machine
     check_finite(model)
-    model.save_pretrained(str(folder), create_model_card=False)  # the host's shows texts of the training
+    model.save_pretrained(
+        str(folder), create_model_card=False
+    )  # the host's shows texts of the training
     sections = ensure_card_data(model).sections
     sections["Where it runs"] = _ENGINES
     try:
@@ -66,13 +89,22 @@ def save_portable(model: Any, folder: str | Path) -> None:
         logger.exception("%s: no model card", folder)
     del sections["Where it runs"]
     file = Path(folder) / "modules.json"
-    modules = _rewrite_json(file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]) or []
+    modules = (
+        _rewrite_json(
+            file, lambda every: [{**each, "type": _old_type(each["type"])} for each in every]
+        )
+        or []
+    )
     for module in modules:
         _rewrite_settings(module["type"], Path(folder) / module["path"])
     names = [module["type"].rpartition(".")[2] for module in modules]
     if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
-        logger.warning("%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder)
-    routes: Any = next((module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {})
+        logger.warning(
+            "%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder
+        )
+    routes: Any = next(
+        (module.sub_modules for module in model.children() if hasattr(module, "sub_modules")), {}
+    )
     for role in ("query", "document") if {*routes} == {"query", "document"} else ():
         plain = _model_of_role(model, role)
         copy_card_data(model, plain)
@@ -80,7 +112,9 @@ def save_portable(model: Any, folder: str | Path) -> None:
         _link_equal_weights(Path(folder) / role, Path(folder))
 
 
-def write_model(model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()) -> Path:
+def write_model(
+    model: Any, path: PathLike, *, overwrite: bool = False, inputs: Iterable[object] = ()
+) -> Path:
     """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
     with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
         save_portable(model, folder)
@@ -93,14 +127,20 @@ def _model_of_role(model: Any, role: str) -> Any:
     names = (role, "passage", "corpus") if role == "document" else (role,)
     settings = {name: getattr(model, name) for name in ("similarity_fn_name", "truncate_dim")}
     settings |= {"device": str(model.device), "prompts": dict(model.prompts)}
-    settings["default_prompt_name"] = next((name for name in names if model.prompts.get(name)), None)
+    settings["default_prompt_name"] = next(
+        (name for name in names if model.prompts.get(name)), None
+    )
     return type(model)(modules=[*chain.from_iterable(parts)], **settings)
 
 
 def _link_equal_weights(folder: Path, whole: Path) -> None:
     """Let weights that a model of one role has from the whole one be the same file, where the disk can."""
     for file, other in product(folder.rglob("*.safetensors"), whole.rglob("*.safetensors")):
-        if folder not in other.parents and not file.samefile(other) and filecmp.cmp(file, other, shallow=False):
+        if (
+            folder not in other.parents
+            and not file.samefile(other)
+            and filecmp.cmp(file, other, shallow=False)
+        ):
             with suppress(OSError):
                 os.link(other, file.with_suffix(".link"))
                 file.with_suffix(".link").replace(file)
@@ -117,7 +157,11 @@ def _rewrite_json(file: Path, change: Callable[[Any], Any]) -> Any:
 
 def _old_type(module_type: str) -> str:
     package, _, name = module_type.rpartition(".")
-    return _OLD_PACKAGE + name if name in _OLD_NAMES and package.startswith("sentence_transformers.") else module_type
+    return (
+        _OLD_PACKAGE + name
+        if name in _OLD_NAMES and package.startswith("sentence_transformers.")
+        else module_type
+    )
 
 
 def _rewrite_settings(module_type: str, folder: Path) -> None:
@@ -125,13 +169,21 @@ def _rewrite_settings(module_type: str, folder: Path) -> None:
     name = module_type.removeprefix(_OLD_PACKAGE)
     if name == "Transformer":
         # The limit of tokens stands in the tokenizer's settings; lower case is a part of `tokenizer.json`.
-        limit = (_rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}).get("model_max_length")
-        _rewrite_json(folder / "sentence_bert_config.json", lambda config: _old_transformer_config(config, limit))
+        limit = (_rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}).get(
+            "model_max_length"
+        )
+        _rewrite_json(
+            folder / "sentence_bert_config.json",
+            lambda config: _old_transformer_config(config, limit),
+        )
         _rewrite_json(folder / "config.json", _with_old_rotary_settings)
     elif name == "Pooling":
         _rewrite_json(folder / "config.json", _old_pooling_config)
     elif name in ("Dense", "Normalize"):
-        _rewrite_json(folder / "config.json", lambda old: {k: v for k, v in old.items() if _NEW_DEFAULTS.get(k) != v})
+        _rewrite_json(
+            folder / "config.json",
+            lambda old: {k: v for k, v in old.items() if _NEW_DEFAULTS.get(k) != v},
+        )
     elif name == "Router":
         router = _rewrite_json(folder / "router_config.json", _old_router_config)
         for inner_name, inner_type in router["types"].items():
@@ -140,7 +192,11 @@ def _rewrite_settings(module_type: str, folder: Path) -> None:
 
 def _old_transformer_config(config: Config, limit: int | None) -> Config:
     of_text = config.get("transformer_task", "feature-extraction") == "feature-extraction"
-    if not of_text or [*config.get("modality_config", ["text"])] != ["text"] or config.get("processing_kwargs"):
+    if (
+        not of_text
+        or [*config.get("modality_config", ["text"])] != ["text"]
+        or config.get("processing_kwargs")
+    ):
         return config
     return {"max_seq_length": limit, "do_lower_case": False}
 
@@ -149,11 +205,19 @@ def _with_old_rotary_settings(config: Config) -> Config:
     """The settings with those of rotary positions in the form of transformers 4, too, which has defaults for others."""
     rotary: Config = config.get("rope_parameters") or {}
     whole: Config = rotary.get("full_attention", rotary)  # of layers that see all tokens
-    old: Config = {each: whole[name] for name, other in _ROTARY.items() if name in whole for each in (name, other)}
+    old: Config = {
+        each: whole[name]
+        for name, other in _ROTARY.items()
+        if name in whole
+        for each in (name, other)
+    }
     if whole.get("rope_type", "default") != "default":
         old["rope_scaling"] = whole
     if local := rotary.get("sliding_attention"):
-        old |= {"global_rope_theta": whole["rope_theta"], "local_rope_theta": local["rope_theta"]}  # ModernBERT
+        old |= {
+            "global_rope_theta": whole["rope_theta"],
+            "local_rope_theta": local["rope_theta"],
+        }  # ModernBERT
         old["rope_local_base_freq"] = local["rope_theta"]  # Gemma
     return {**config, **old}
 
@@ -163,8 +227,14 @@ def _old_tokenizer_config(config: Config) -> Config:
 
     if _READ_AS_WRITTEN.fullmatch(name := config.get("tokenizer_class") or ""):
         kind, config["tokenizer_class"] = getattr(transformers, name), "PreTrainedTokenizerFast"
-        config = {"padding_side": kind.padding_side, "model_input_names": kind.model_input_names, **config}
-    if isinstance(config.get("extra_special_tokens"), list):  # transformers 4 expects a dictionary under this name
+        config = {
+            "padding_side": kind.padding_side,
+            "model_input_names": kind.model_input_names,
+            **config,
+        }
+    if isinstance(
+        config.get("extra_special_tokens"), list
+    ):  # transformers 4 expects a dictionary under this name
         config["additional_special_tokens"] = config.pop("extra_special_tokens")
     return config
 
@@ -172,7 +242,9 @@ def _old_tokenizer_config(config: Config) -> Config:
 def _old_pooling_config(config: Config) -> Config:
     modes = config["pooling_mode"]
     modes = [modes] if isinstance(modes, str) else modes
-    if modes != [mode for mode in _POOLINGS if mode in modes]:  # a newer one, or an order that flags do not tell
+    if modes != [
+        mode for mode in _POOLINGS if mode in modes
+    ]:  # a newer one, or an order that flags do not tell
         return config
     flags = {f"pooling_mode_{flag}": mode in modes for mode, flag in _POOLINGS.items()}
     size = config["embedding_dimension"]

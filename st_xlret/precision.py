@@ -23,7 +23,11 @@ def computes_in_bf16(device: str | torch.device) -> bool:
     if kind == "xpu":
         return torch.xpu.is_available() and torch.xpu.is_bf16_supported()
     # With AVX512-BF16 alone, an Intel CPU takes 1.5 times as long in bfloat16.
-    cpu = torch.cpu.get_capabilities() if kind == "cpu" and hasattr(torch.cpu, "get_capabilities") else {}
+    cpu = (
+        torch.cpu.get_capabilities()
+        if kind == "cpu" and hasattr(torch.cpu, "get_capabilities")
+        else {}
+    )
     is_amd = str(cpu.get("cpu_name", "")).startswith("AMD")
     return cpu.get("amx_bf16") is True or (is_amd and cpu.get("avx512_bf16") is True)
 

@@ -12,7 +12,9 @@ import torch
 from tests import tiny
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SLOW_FOLDERS = [REPOSITORY / "tests" / name for name in ("training_scripts/studies", "training_scripts/demo")]
+SLOW_FOLDERS = [
+    REPOSITORY / "tests" / name for name in ("training_scripts/studies", "training_scripts/demo")
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,8 +17,17 @@ from st_xlret.precision import autocast, computes_in_bf16, padding_options, reso
 from tests.tiny import sentence, static, tokenizer, transformer
 
 METHODS = {None: "encode", "query": "encode_query", "document": "encode_document"}
-OPTIONS = {"normalize_embeddings": True, "prompt": "wolf ", "prompt_name": "query", "truncate_dim": 4}
-OPTIONS |= {"convert_to_tensor": True, "convert_to_numpy": False, "output_value": "token_embeddings"}
+OPTIONS = {
+    "normalize_embeddings": True,
+    "prompt": "wolf ",
+    "prompt_name": "query",
+    "truncate_dim": 4,
+}
+OPTIONS |= {
+    "convert_to_tensor": True,
+    "convert_to_numpy": False,
+    "output_value": "token_embeddings",
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +49,9 @@ def model() -> SentenceTransformer:
 def record_batches(model) -> list[tuple[int, int]]:
     """The shapes of the batches that the model reads from now on."""
     shapes: list[tuple[int, int]] = []
-    model[0].register_forward_pre_hook(lambda _, inputs: shapes.append(tuple(inputs[0]["input_ids"].shape)))
+    model[0].register_forward_pre_hook(
+        lambda _, inputs: shapes.append(tuple(inputs[0]["input_ids"].shape))
+    )
     return shapes
 
 
@@ -84,7 +95,9 @@ def test_models_without_padding_or_a_limit(texts) -> None:
     np.testing.assert_allclose(encode(model, texts, batch_size=3), model.encode(texts), atol=1e-6)
     model, texts = transformer(), ["sun", "sun moon star"]
     model[0].tokenizer.model_max_length = int(1e30)
-    assert encoding.token_lengths(model, texts) == [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+    assert encoding.token_lengths(model, texts) == [
+        len(ids) for ids in model.tokenizer(texts)["input_ids"]
+    ]
     np.testing.assert_allclose(encode(model, texts), model.encode(texts), atol=1e-6)
 
 
@@ -97,7 +110,9 @@ def test_padding_in_bf16_on_a_cpu(texts) -> None:
     assert {tokens for _, tokens in shapes} == {16, 32}
     assert all(rows * tokens <= 2 * 64 for rows, tokens in shapes)
     np.testing.assert_allclose(embedded, expected, atol=0.03)
-    assert padding_options(model, 16) and padding_options(model, 20) == padding_options(static()) == {}
+    assert (
+        padding_options(model, 16) and padding_options(model, 20) == padding_options(static()) == {}
+    )
     model[0].query_length = 20  # texts are not padded beyond what a model reads
     assert padding_options(model) == {}
 
@@ -107,7 +122,10 @@ def test_padding_in_bf16_on_a_cpu(texts) -> None:
     [
         ({"amx_bf16": True}, "bf16"),
         ({"avx512_bf16": True, "cpu_name": "AMD EPYC 9354"}, "bf16"),
-        ({"avx512_bf16": True, "cpu_name": "Intel(R) Xeon(R) Platinum 8370C"}, "fp32"),  # slower than float32
+        (
+            {"avx512_bf16": True, "cpu_name": "Intel(R) Xeon(R) Platinum 8370C"},
+            "fp32",
+        ),  # slower than float32
     ],
 )
 def test_auto_takes_bf16_where_it_is_faster(cpu: dict, expected: str, monkeypatch) -> None:
@@ -115,7 +133,9 @@ def test_auto_takes_bf16_where_it_is_faster(cpu: dict, expected: str, monkeypatc
     assert resolve_precision("auto", torch.device("cpu")) == expected
     assert resolve_precision("bf16", "cpu") == "bf16"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: expected == "bf16")
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: expected == "bf16"
+    )
     assert resolve_precision("auto", "cuda:1") == expected and not computes_in_bf16("mps")
     with pytest.raises(KeyError, match="int8"), autocast("int8", "cpu"):
         pass
@@ -144,20 +164,33 @@ def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None
         inputs = {key: features[key] for key in ("input_ids", "attention_mask")}
         with torch.no_grad():
             states = model[0].model(**inputs, output_hidden_states=True).hidden_states
-        torch.testing.assert_close(vector, states[-1 if layer is None else layer][0].mean(dim=0), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            vector, states[-1 if layer is None else layer][0].mean(dim=0), atol=1e-5, rtol=1e-5
+        )
 
 
 def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() -> None:
     model = transformer().train()
-    expected, config, unpad = model.encode(["sun"]), model[0].model.config.to_dict(), model[0].unpad_inputs
+    expected, config, unpad = (
+        model.encode(["sun"]),
+        model[0].model.config.to_dict(),
+        model[0].unpad_inputs,
+    )
     model.train()
     with cut_at_layer(model, 1, "model") as part:
         np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
-    assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (config, unpad, True)
+    assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (
+        config,
+        unpad,
+        True,
+    )
     with cut_at_layer(model, None) as part:
         assert part is model
     for without_layer, layer in ((model, 2), (model, -1), (static(), 1)):
-        with pytest.raises(ValueError, match=f"layer={layer}"), cut_at_layer(without_layer, layer, "model"):
+        with (
+            pytest.raises(ValueError, match=f"layer={layer}"),
+            cut_at_layer(without_layer, layer, "model"),
+        ):
             pass
 
 
@@ -176,14 +209,18 @@ def mapped(model, tmp_path_factory) -> SentenceTransformer:
     return SentenceTransformer(folder, device="cpu", local_files_only=True)
 
 
-def test_every_role_and_language_is_prompt_and_map_together_and_prompts_that_are_given_stay(model, mapped) -> None:
+def test_every_role_and_language_is_prompt_and_map_together_and_prompts_that_are_given_stay(
+    model, mapped
+) -> None:
     roles: dict[Any, str] = {None: "", "query": "sun moon: ", "document": "a star "}
     for (role, prompt), code in product(roles.items(), LANGUAGES):
         expected = LAYER.transform(model.encode(TEXTS, prompt=prompt), code)
         np.testing.assert_allclose(encode(mapped, TEXTS, code, role=role), expected, atol=1e-5)
     for options in ({"prompt": "a star "}, {"prompt_name": "document"}):
         by_option = mapped.encode(TEXTS, task="ru", **options)
-        np.testing.assert_allclose(encode(mapped, TEXTS, "ru", role="query", **options), by_option, atol=1e-6)
+        np.testing.assert_allclose(
+            encode(mapped, TEXTS, "ru", role="query", **options), by_option, atol=1e-6
+        )
     assert encode(mapped, TEXTS[0], "fr").shape == (32,)
 
 
@@ -198,10 +235,14 @@ def test_lists_of_languages_are_grouped_and_keep_their_order(mapped) -> None:
     np.testing.assert_allclose(torch.stack(of_tensors), expected, atol=1e-5)
 
 
-def test_texts_without_a_language_take_the_default_and_languages_without_a_map_are_refused(mapped) -> None:
+def test_texts_without_a_language_take_the_default_and_languages_without_a_map_are_refused(
+    mapped,
+) -> None:
     with pytest.warns(UserWarning, match="no language"):
         plain = encode(mapped, TEXTS, ["en", None, "", "und", None], role="query")
-    np.testing.assert_allclose(plain, encode(mapped, TEXTS, ["en", *["fr"] * 4], role="query"), atol=1e-6)
+    np.testing.assert_allclose(
+        plain, encode(mapped, TEXTS, ["en", *["fr"] * 4], role="query"), atol=1e-6
+    )
     np.testing.assert_allclose(plain[1:], mapped.encode_query(TEXTS[1:]), atol=1e-6)
     for code in ("sw", "zh-TW", "english"):
         with pytest.raises(ValueError, match=code):
@@ -213,21 +254,33 @@ def test_texts_without_a_language_take_the_default_and_languages_without_a_map_a
 def test_a_model_without_maps_is_called_as_it_is(model) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_allclose(encode(model, TEXTS, ["sw"] * 5, role="query"), model.encode_query(TEXTS))
+        np.testing.assert_allclose(
+            encode(model, TEXTS, ["sw"] * 5, role="query"), model.encode_query(TEXTS)
+        )
         np.testing.assert_allclose(encode(model, TEXTS, "en"), model.encode(TEXTS))
     assert encoding.task_languages(model) == {}
 
 
 def test_queries_may_have_maps_of_their_own() -> None:
     base = static()
-    documents, queries = CalibrationLayer(8, ["en", "fr"], pivot="en"), CalibrationLayer(8, ["en", "fr"], pivot="en")
+    documents, queries = (
+        CalibrationLayer(8, ["en", "fr"], pivot="en"),
+        CalibrationLayer(8, ["en", "fr"], pivot="en"),
+    )
     queries.offset[1] += 3
     mapped = export(base, documents, query_calibration=queries)
-    assert encoding.task_languages(mapped) == {"en": "en", "fr": "fr", "query_en": "en", "query_fr": "fr"}
+    assert encoding.task_languages(mapped) == {
+        "en": "en",
+        "fr": "fr",
+        "query_en": "en",
+        "query_fr": "fr",
+    }
     codes = ["fra", "en", "fr", "en", "en"]
     moved = encode(mapped, TEXTS, codes, role="query") - base.encode(TEXTS)
     np.testing.assert_allclose(moved[:, 0], [3, 0, 3, 0, 0], atol=1e-5)
-    np.testing.assert_allclose(encode(mapped, TEXTS, codes, role="document"), base.encode(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(
+        encode(mapped, TEXTS, codes, role="document"), base.encode(TEXTS), atol=1e-5
+    )
 
 
 # Prompts
@@ -236,11 +289,23 @@ SHIPPED: dict[str, tuple[dict[str, str], str | None, str, str, str]] = {
     # prompts, default prompt -> before queries, before documents, before other texts
     "none": ({}, None, "", "", ""),
     "E5": ({"query": "query: ", "passage": "passage: "}, None, "query: ", "passage: ", ""),
-    "E5, default": ({"query": "query: ", "passage": "passage: "}, "query", "query: ", "passage: ", "query: "),
+    "E5, default": (
+        {"query": "query: ", "passage": "passage: "},
+        "query",
+        "query: ",
+        "passage: ",
+        "query: ",
+    ),
     "BGE": ({"query": "BGE: "}, None, "BGE: ", "", ""),
     "BGE, default": ({"query": "BGE: "}, "query", "BGE: ", "", "BGE: "),
     "Qwen": ({"query": "Instruct: a\nQuery:", "document": ""}, None, "Instruct: a\nQuery:", "", ""),
-    "Nomic": ({"query": "q: ", "passage": "d: ", "Classification": "classification: "}, None, "q: ", "d: ", ""),
+    "Nomic": (
+        {"query": "q: ", "passage": "d: ", "Classification": "classification: "},
+        None,
+        "q: ",
+        "d: ",
+        "",
+    ),
     "corpus": ({"query": "q: ", "corpus": "c: "}, None, "q: ", "c: ", ""),
     "all names": ({"document": "d: ", "passage": "p: ", "corpus": "c: "}, None, "", "d: ", ""),
     "one for all": ({"text": "text: "}, "text", "text: ", "text: ", "text: "),
@@ -251,7 +316,9 @@ SHIPPED: dict[str, tuple[dict[str, str], str | None, str, str, str]] = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_prompts_as_models_ship_them(name, reloaded, tmp_path) -> None:
     prompts, default, *expected = SHIPPED[name]
-    model = SentenceTransformer(modules=list(static()), prompts=prompts, default_prompt_name=default, device="cpu")
+    model = SentenceTransformer(
+        modules=list(static()), prompts=prompts, default_prompt_name=default, device="cpu"
+    )
     if reloaded:
         model.save_pretrained(str(tmp_path))
         model = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
@@ -263,7 +330,9 @@ def test_prompts_as_models_ship_them(name, reloaded, tmp_path) -> None:
 
 
 def test_a_prompt_that_is_given_is_a_text_or_a_name_and_routes_embed_roles_apart() -> None:
-    model = SentenceTransformer(modules=list(static()), prompts={"query": "q: ", "sts": "s: "}, device="cpu")
+    model = SentenceTransformer(
+        modules=list(static()), prompts={"query": "q: ", "sts": "s: "}, device="cpu"
+    )
     assert role_prompt(model, "document", "sts") == "s: " and role_prompt(model, "query", "") == ""
     assert role_prompt(model, "document", "passage: ") == "passage: "
     assert not encoding.embeds_roles_apart(model, "text: ", "text: ")
@@ -272,7 +341,9 @@ def test_a_prompt_that_is_given_is_a_text_or_a_name_and_routes_embed_roles_apart
     with pytest.raises(KeyError, match="passage"):
         role_prompt(model, "passage")
     model = with_two_encoders(static())
-    assert role_prompt(model, "query") == role_prompt(model, "document") == "" and encoding.embeds_roles_apart(model)
+    assert role_prompt(model, "query") == role_prompt(
+        model, "document"
+    ) == "" and encoding.embeds_roles_apart(model)
 
 
 # Vectors on the disk
@@ -296,7 +367,9 @@ def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
     assert kept.shape == (23, 5) and len(kept) == 23 and len(list(tmp_path.glob("*.npy"))) == 5
     for rows in (slice(None), slice(3, 17), slice(5, 10), slice(22, 99)):
         assert np.array_equal(kept[rows], HALVES[rows])
-    assert np.array_equal(np.concatenate(list(kept)), HALVES) and all(isinstance(shard, np.memmap) for shard in kept)
+    assert np.array_equal(np.concatenate(list(kept)), HALVES) and all(
+        isinstance(shard, np.memmap) for shard in kept
+    )
 
 
 def test_missing_and_damaged_shards_are_embedded_again_and_no_others(tmp_path) -> None:
@@ -314,7 +387,9 @@ def test_missing_and_damaged_shards_are_embedded_again_and_no_others(tmp_path) -
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf, 1e6])
-def test_vectors_that_float16_cannot_hold_name_their_row_and_leave_no_shard(tmp_path, broken) -> None:
+def test_vectors_that_float16_cannot_hold_name_their_row_and_leave_no_shard(
+    tmp_path, broken
+) -> None:
     rows = ROWS.copy()
     rows[12, 2] = broken
     with pytest.raises(ValueError, match="row 12"):
@@ -327,8 +402,17 @@ def test_the_fingerprint_is_that_of_weights_maps_and_lengths(tmp_path) -> None:
     before = encoding.fingerprint(model)
     model.encode(["sun", "moon star"])
     model.save_pretrained(str(tmp_path))
-    assert encoding.fingerprint(SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)) == before
+    assert (
+        encoding.fingerprint(
+            SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+        )
+        == before
+    )
     calibration = CalibrationLayer(model.get_embedding_dimension(), ["en", "fr"], pivot="en")
-    prints = {before, encoding.fingerprint(export(model, calibration)), encoding.fingerprint(model.to(torch.bfloat16))}
+    prints = {
+        before,
+        encoding.fingerprint(export(model, calibration)),
+        encoding.fingerprint(model.to(torch.bfloat16)),
+    }
     model.max_seq_length = 7
     assert len(prints | {encoding.fingerprint(model)}) == 4

@@ -39,7 +39,9 @@ class Model:
         (Path(path) / "modules.json").write_text(json.dumps([{"type": self.content, "path": ""}]))
         if self.error is not None:
             raise self.error
-        save_file({"a": torch.zeros(1)}, Path(path) / "model.safetensors")  # written for its owner alone
+        save_file(
+            {"a": torch.zeros(1)}, Path(path) / "model.safetensors"
+        )  # written for its owner alone
 
 
 def content_of(folder: Path) -> str:
@@ -60,7 +62,12 @@ def test_weights_are_as_readable_as_the_umask_says(saved: Path) -> None:
 @pytest.mark.parametrize("marker", ["modules.json", "calibration.json"])
 def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
     (saved / "modules.json").rename(saved / marker)
-    for stale in ("3_Router/en_0_Dense/config.json", "1_Pooling/config.json", "strength.png", "tokenizer.json"):
+    for stale in (
+        "3_Router/en_0_Dense/config.json",
+        "1_Pooling/config.json",
+        "strength.png",
+        "tokenizer.json",
+    ):
         (saved / stale).parent.mkdir(parents=True, exist_ok=True)
         (saved / stale).write_text("{}")
     with pytest.raises(FileExistsError, match="--overwrite"):
@@ -68,11 +75,23 @@ def test_overwrite_replaces_a_model_or_a_map(saved: Path, marker: str) -> None:
     check_output_directory(saved, overwrite=True)
     check_output_directory(saved / "runs" / "ccp")  # which makes no folder
     write_model(Model(), saved, overwrite=True)
-    assert content_of(saved) == "new" and len(os.listdir(saved)) == 2 and os.listdir(saved.parent) == ["model"]
+    assert (
+        content_of(saved) == "new"
+        and len(os.listdir(saved)) == 2
+        and os.listdir(saved.parent) == ["model"]
+    )
 
 
 @pytest.mark.parametrize(
-    "name", ["thesis.tex", "checkpoint-5/a", "1_Pooling/a.txt", ".git/a", "2024_Old/config.json", "query/README.md"]
+    "name",
+    [
+        "thesis.tex",
+        "checkpoint-5/a",
+        "1_Pooling/a.txt",
+        ".git/a",
+        "2024_Old/config.json",
+        "query/README.md",
+    ],
 )
 def test_a_folder_with_anything_else_is_never_replaced(saved: Path, name: str) -> None:
     (saved / name).parent.mkdir(exist_ok=True)
@@ -119,20 +138,29 @@ def test_an_output_file_is_new_or_ours_and_no_input(tmp_path: Path) -> None:
     ("error", "message"),
     [
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "Could not write {}.*No space"),
-        (Exception("No space left on device (os error 28)"), "Could not write {}.*No space"),  # of libraries in Rust
+        (
+            Exception("No space left on device (os error 28)"),
+            "Could not write {}.*No space",
+        ),  # of libraries in Rust
         (KeyboardInterrupt(), "^$"),
         (FileNotFoundError(2, "no", "input"), "input"),
     ],
 )
-def test_an_error_leaves_nothing_and_loses_nothing(saved: Path, error: BaseException, message: str) -> None:
+def test_an_error_leaves_nothing_and_loses_nothing(
+    saved: Path, error: BaseException, message: str
+) -> None:
     for target in (saved.parent / "runs" / "other", saved):
         with pytest.raises((OSError, KeyboardInterrupt), match=message.format(target)):
             write_model(Model(error=error), target, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
 
 
-def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "rename", Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT]))
+def test_a_failed_swap_puts_the_old_model_back(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        os, "rename", Mock(wraps=os.rename, side_effect=[DEFAULT, OSError("a bad disk"), DEFAULT])
+    )
     with pytest.raises(OSError, match="a bad disk"):
         write_model(Model(), saved, overwrite=True)
     assert content_of(saved) == "old" and os.listdir(saved.parent) == ["model"]
@@ -140,18 +168,26 @@ def test_a_failed_swap_puts_the_old_model_back(saved: Path, monkeypatch: pytest.
 
 def test_what_appears_or_changes_meanwhile_is_kept(saved: Path) -> None:
     for target in (saved.parent / "new", saved):
-        with pytest.raises(FileExistsError, match="meanwhile"), atomic_directory(target, overwrite=True) as folder:
+        with (
+            pytest.raises(FileExistsError, match="meanwhile"),
+            atomic_directory(target, overwrite=True) as folder,
+        ):
             (folder / "modules.json").write_text("mine")
             write_model(Model("theirs"), target, overwrite=True)
         assert content_of(target) == "theirs"
-    with pytest.raises(FileExistsError, match="meanwhile"), atomic_file(saved.parent / "a", ours="mine") as file:
+    with (
+        pytest.raises(FileExistsError, match="meanwhile"),
+        atomic_file(saved.parent / "a", ours="mine") as file,
+    ):
         file.write_text("mine")
         (saved.parent / "a").write_text("mine, too")
     assert (saved.parent / "a").read_text() == "mine, too" and len(os.listdir(saved.parent)) == 3
 
 
 def test_of_a_link_the_target_is_written_and_no_pipe(saved: Path) -> None:
-    folder, file, loop, pipe = (saved.parent / name for name in ("latest", "latest.json", "loop", "pipe"))
+    folder, file, loop, pipe = (
+        saved.parent / name for name in ("latest", "latest.json", "loop", "pipe")
+    )
     folder.symlink_to(saved)
     file.symlink_to(saved.parent / "results.json")
     loop.symlink_to(loop)
@@ -166,7 +202,16 @@ def test_of_a_link_the_target_is_written_and_no_pipe(saved: Path) -> None:
 
 
 def test_json_of_arrays_paths_and_missing_values(tmp_path: Path) -> None:
-    content = {"loss": torch.tensor(2.0), "counts": np.array([1, 2]), "path": Path("a"), "ελ": np.float32(0.5)}
-    path = write_json(tmp_path / "a.json", content | {"undefined": [float("nan"), torch.tensor(float("inf"))]})
+    content = {
+        "loss": torch.tensor(2.0),
+        "counts": np.array([1, 2]),
+        "path": Path("a"),
+        "ελ": np.float32(0.5),
+    }
+    path = write_json(
+        tmp_path / "a.json", content | {"undefined": [float("nan"), torch.tensor(float("inf"))]}
+    )
     written = {"loss": 2.0, "counts": [1, 2], "path": "a", "ελ": 0.5, "undefined": [None] * 2}
-    assert path.read_text(encoding="utf-8") == json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+    assert (
+        path.read_text(encoding="utf-8") == json.dumps(written, indent=2, ensure_ascii=False) + "\n"
+    )

@@ -14,10 +14,40 @@ import pytest
 
 import st_xlret
 
-ROOMS = ["commands", "training", "stores", "calibration", "portable", "hub", "evaluation", "losses", "batches"]
-ROOMS += ["encoding", "data", "search", "modules", "functional", "languages", "precision", "options", "files"]
-ROOMS += ["optional"]
-OPTIONAL = ["faiss", "icu4py", "langcodes", "matplotlib", "mteb", "nltk", "sentencex", "stopwordsiso", "tabulate"]
+ROOMS = [
+    "commands",
+    "training",
+    "stores",
+    "calibration",
+    "portable",
+    "hub",
+    "evaluation",
+    "losses",
+    "batches",
+]
+ROOMS += [
+    "encoding",
+    "data",
+    "search",
+    "modules",
+    "functional",
+    "languages",
+    "columns",
+    "precision",
+    "options",
+]
+ROOMS += ["plots", "tables", "citations", "files", "optional"]
+OPTIONAL = [
+    "faiss",
+    "icu4py",
+    "langcodes",
+    "matplotlib",
+    "mteb",
+    "nltk",
+    "sentencex",
+    "stopwordsiso",
+    "tabulate",
+]
 """Libraries that no import of st_xlret needs, though most of them are installed with it."""
 
 
@@ -30,7 +60,9 @@ def imported_names(file: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Call) and getattr(node.func, "id", None) == "import_optional":
-            names |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+            names |= {
+                argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)
+            }
     return names
 
 
@@ -46,7 +78,9 @@ def test_a_room_imports_only_rooms_below_it(repository: Path, room: str) -> None
     below = set(ROOMS[ROOMS.index(room) :])
     for file in files:
         above = imported_rooms(file) - below
-        assert not above, f"{file.relative_to(repository)} imports {above}, which stand above {room}"
+        assert not above, (
+            f"{file.relative_to(repository)} imports {above}, which stand above {room}"
+        )
 
 
 def test_the_equations_import_torch_only(repository: Path) -> None:
@@ -56,7 +90,9 @@ def test_the_equations_import_torch_only(repository: Path) -> None:
     assert all(imported_rooms(file) <= {"functional"} for file in files)
 
 
-def test_import_is_light_touches_no_network_and_needs_no_optional_library(repository: Path, tmp_path: Path) -> None:
+def test_import_is_light_touches_no_network_and_needs_no_optional_library(
+    repository: Path, tmp_path: Path
+) -> None:
     clouds = {"en": [[1.0, 2.0], [3.0, 1.0]], "fr": [[-1.0, 2.0], [-2.0, 3.0]]}
     folder = st_xlret.VectorCalibration.fit(clouds, min_texts=2).save(tmp_path / "map")
     program = (
@@ -70,23 +106,36 @@ def test_import_is_light_touches_no_network_and_needs_no_optional_library(reposi
         f"assert not heavy - {{*{OPTIONAL}}}, f'import st_xlret loads {{heavy}}'\n"
         "for name in st_xlret.__all__: getattr(st_xlret, name)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_every_library_that_is_imported_is_declared(repository: Path) -> None:
     text = (repository / "pyproject.toml").read_text(encoding="utf-8")
     tables = text[text.index("\ndependencies = [") : text.index("[project.scripts]")]
-    declared = {name.lower() for name in re.findall(r'"([A-Za-z0-9._-]+)(?:\[[a-z]+\])?[><=~ ][^"]*"', tables)}
+    declared = {
+        name.lower()
+        for name in re.findall(r'"([A-Za-z0-9._-]+)(?:\[[a-z]+\])?[><=~ ][^"]*"', tables)
+    }
     distributions = packages_distributions()
     for file in sorted((repository / "st_xlret").rglob("*.py")):
-        libraries = {name.partition(".")[0] for name in imported_names(file)} - set(sys.stdlib_module_names)
+        libraries = {name.partition(".")[0] for name in imported_names(file)} - set(
+            sys.stdlib_module_names
+        )
         for library in libraries - {"st_xlret"}:
-            names = {name.lower().replace("_", "-") for name in distributions.get(library, [library])}
-            assert names & declared, f"{file.relative_to(repository)} imports {library}: declare one of {names}"
+            names = {
+                name.lower().replace("_", "-") for name in distributions.get(library, [library])
+            }
+            assert names & declared, (
+                f"{file.relative_to(repository)} imports {library}: declare one of {names}"
+            )
 
 
-@pytest.mark.parametrize("folder", ["st_xlret", "training_scripts", "evaluation", "benchmarks", "tests"])
+@pytest.mark.parametrize(
+    "folder", ["st_xlret", "training_scripts", "evaluation", "benchmarks", "tests"]
+)
 def test_nothing_private_of_other_libraries_is_imported(repository: Path, folder: str) -> None:
     for file in sorted((repository / folder).rglob("*.py")):
         for name in imported_names(file):
@@ -103,13 +152,23 @@ def test_the_package_is_typed_and_has_one_version(repository: Path) -> None:
 
 
 def test_the_ci_program_runs_all_tests_from_anywhere(repository: Path, tmp_path: Path) -> None:
-    tree, elsewhere = tmp_path / "tree", tmp_path / "elsewhere"  # a copy: no environment stands in it, none can be made
+    tree, elsewhere = (
+        tmp_path / "tree",
+        tmp_path / "elsewhere",
+    )  # a copy: no environment stands in it, none can be made
     shutil.copytree(repository / ".ci", tree / ".ci")
     elsewhere.mkdir()
     for name, line in (("make", 'echo "$PWD: make $*"'), ("python3", "exit 1")):
         (elsewhere / name).write_text(f"#!/bin/sh\n{line}\n")
         (elsewhere / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{elsewhere}:{os.environ['PATH']}"}
-    how: dict = {"cwd": elsewhere, "env": environment, "stdin": subprocess.DEVNULL, "capture_output": True}
+    how: dict = {
+        "cwd": elsewhere,
+        "env": environment,
+        "stdin": subprocess.DEVNULL,
+        "capture_output": True,
+    }
     done = subprocess.run([str(tree / ".ci" / "run")], text=True, check=True, **how)
-    assert done.stdout.splitlines() == [f"{tree}: make {target}" for target in ("setup engines", "test-all")]
+    assert done.stdout.splitlines() == [
+        f"{tree}: make {target}" for target in ("setup engines", "test-all")
+    ]

@@ -1,7 +1,13 @@
 import pytest
 
 from st_xlret import languages
-from st_xlret.languages import LanguageIdentifier, check_language, id_to_language, language_to_id, match_language
+from st_xlret.languages import (
+    LanguageIdentifier,
+    check_language,
+    id_to_language,
+    language_to_id,
+    match_language,
+)
 
 TEXTS = {
     "en": "The train leaves at nine in the morning.",
@@ -23,14 +29,44 @@ def test_ids_are_reversible_and_fit_int64() -> None:
 
 
 def test_normal_forms() -> None:
-    forms = {"pt_BR": "pt-br", "zh-Hans": "zh", "arb_Arab": "ar", "hi-Latn": "hi-latn", "tgl": "tl", "zh-TW": "zh-tw"}
-    forms |= {" De ": "de", "ell": "el", "iw": "he", "cmn": "zh", "kzj": "kzj", "eng_Latn": "en", "zh-yue": "zh-yue"}
+    forms = {
+        "pt_BR": "pt-br",
+        "zh-Hans": "zh",
+        "arb_Arab": "ar",
+        "hi-Latn": "hi-latn",
+        "tgl": "tl",
+        "zh-TW": "zh-tw",
+    }
+    forms |= {
+        " De ": "de",
+        "ell": "el",
+        "iw": "he",
+        "cmn": "zh",
+        "kzj": "kzj",
+        "eng_Latn": "en",
+        "zh-yue": "zh-yue",
+    }
     assert {code: check_language(code) for code in forms} == forms
     assert languages.check_languages(None) is None and languages.check_languages("fra") == {"fr"}
 
 
 def test_what_is_no_language_is_refused_by_value_and_place() -> None:
-    none = ("xx1", "", "english", "xx", "und", "mul", "x-foo", "e", "en-", "日本", "zh-Hant-TW", "eng-fra", None, False)
+    none = (
+        "xx1",
+        "",
+        "english",
+        "xx",
+        "und",
+        "mul",
+        "x-foo",
+        "e",
+        "en-",
+        "日本",
+        "zh-Hant-TW",
+        "eng-fra",
+        None,
+        False,
+    )
     for code in none:
         with pytest.raises(ValueError, match=f"a.jsonl, line 3: unknown language code {code!r}"):
             check_language(code, where="a.jsonl, line 3")
@@ -39,15 +75,32 @@ def test_what_is_no_language_is_refused_by_value_and_place() -> None:
             languages.check_languages(codes)
 
 
-def test_a_bare_language_takes_its_variants_in_the_same_script_and_a_code_means_a_known_one_in_any_form() -> None:
+def test_a_bare_language_takes_its_variants_in_the_same_script_and_a_code_means_a_known_one_in_any_form() -> (
+    None
+):
     wanted = ("pt", "zh", "sr", "de", "de-at")
-    kept_as = {"pt-br": "pt", "zh-hans": "zh", "zh-tw": None, "sr-latn": None, "fr": None, "de-at": "de-at"}
+    kept_as = {
+        "pt-br": "pt",
+        "zh-hans": "zh",
+        "zh-tw": None,
+        "sr-latn": None,
+        "fr": None,
+        "de-at": "de-at",
+    }
     assert {code: match_language(code, wanted) for code in kept_as} == kept_as
     assert match_language("pt", {"pt-br"}) is None and match_language("pt-br", None) == "pt-br"
     pairs = [("en-gb", "en-us"), ("sr", "sr-latn"), ("zh", "yue")]
     assert [languages.is_same_language(*pair) for pair in pairs] == [True, False, False]
     known = ["fr", "ru", "zh", "pt-br", "pt-PT"]
-    codes = {"rus": "ru", "fr-CA": "fr", "cmn": "zh", "zh-Hant": None, "pt": "pt-br", "pt_pt": "pt-PT", "und": None}
+    codes = {
+        "rus": "ru",
+        "fr-CA": "fr",
+        "cmn": "zh",
+        "zh-Hant": None,
+        "pt": "pt-br",
+        "pt_pt": "pt-PT",
+        "und": None,
+    }
     assert {code: languages.find_language(code, known) for code in codes} == codes
 
 
@@ -61,7 +114,10 @@ def test_languages_are_read_off_a_name() -> None:
         "big-run-2.two-column.sw-en.v2-1.tsv": ("sw", "en"),
     }
     assert {name: languages.languages_in_name(name) for name in in_name} == in_name
-    assert [languages.language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == ["en", "pt-br"]
+    assert [languages.language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == [
+        "en",
+        "pt-br",
+    ]
     ambiguous = ["my-words.tsv", "words.en-pt-br.tsv", "my-to.en-fr.tsv"]
     for name in (*ambiguous, "mined.tsv", "words.en-xx.tsv", "X.en-zh_Hant_TW.tsv"):
         with pytest.raises(ValueError, match=name):
@@ -78,7 +134,13 @@ def test_texts_are_identified_and_wrong_labels_found() -> None:
         LanguageIdentifier(["nah"])
     labelled = {**TEXTS, "sw": TEXTS["fr"], "nah": "Niltze, quen tica?"}
     checked = languages.label_disagreements({code: [text] for code, text in labelled.items()})
-    assert {code: share for code, (share, _, _) in checked.items()} == {"en": 0, "fr": 0, "zh": 0, "ru": 0, "sw": 1}
+    assert {code: share for code, (share, _, _) in checked.items()} == {
+        "en": 0,
+        "fr": 0,
+        "zh": 0,
+        "ru": 0,
+        "sw": 1,
+    }
     assert checked["sw"] == (1, "fr", TEXTS["fr"])
 
 
@@ -87,8 +149,30 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
         assert languages.language_of_label(label) == "fr"
         for record in ({"metadata": {"lang": label}, "language": " "}, {"lang": label}):
             assert languages.language_of(record) == "fr"
-    for label in (None, float("nan"), "", "  ", "und", "None", "mul", b"unknown", "NaN", "NA", "n/a", "<NA>"):
-        assert languages.language_of_label(label) is None and languages.language_of({"language": label}) is None
-    row = {"language": "health/tico19-PubMed_8", "code": "fra_Latn", "text": "Il pleut.", "n": 3, "und": "und"}
+    for label in (
+        None,
+        float("nan"),
+        "",
+        "  ",
+        "und",
+        "None",
+        "mul",
+        b"unknown",
+        "NaN",
+        "NA",
+        "n/a",
+        "<NA>",
+    ):
+        assert (
+            languages.language_of_label(label) is None
+            and languages.language_of({"language": label}) is None
+        )
+    row = {
+        "language": "health/tico19-PubMed_8",
+        "code": "fra_Latn",
+        "text": "Il pleut.",
+        "n": 3,
+        "und": "und",
+    }
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
         languages.language_of(row)

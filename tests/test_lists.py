@@ -31,7 +31,9 @@ def page(name: str) -> str:
 def test_losses_and_their_equations_are_public_explained_and_tried() -> None:
     names = re.findall(r"^\| `(\w+)`.*: `(\w+)` \|$", losses.__doc__ or "", re.MULTILINE)
     assert {loss for loss, _ in names} == LOSSES <= {*st_xlret.__all__}
-    assert {equation for _, equation in names} == {*functional.__all__} and len(EQUATIONS) == len(functional.__all__)
+    assert {equation for _, equation in names} == {*functional.__all__} and len(EQUATIONS) == len(
+        functional.__all__
+    )
     assert {type(every_loss.built(name)[0]).__name__ for name in every_loss.LOSSES} == LOSSES
     assert {type(two_ranks.build(name)[1]).__name__ for name in two_ranks.LOSSES} == LOSSES
 
@@ -44,13 +46,19 @@ def test_a_store_is_named_and_tried(kind: str) -> None:
     if kind.isalpha():  # a database, which has an extra and a word for what `into` names
         texts["docs/getting-started.md"] = page("docs/getting-started.md")
         texts["apply_calibration"] = letters(apply_calibration.__doc__ or "")
-    assert not [where for where, text in texts.items() if name not in text and letters(kind) not in text]
+    assert not [
+        where for where, text in texts.items() if name not in text and letters(kind) not in text
+    ]
     assert any(letters(kind) in builder for builder in (*stores.BUILDERS, *stores.POSTGRES))
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_a_benchmark_is_public_described_and_tried(benchmark: str) -> None:
     assert BENCHMARKS[benchmark].__name__ in st_xlret.__all__
-    pages = ["README.md", "docs/index.md", "docs/guides/evaluation.md"][2 * (benchmark == "retrieval") :]  # your own
-    assert not [each for each in pages if letters(benchmark.removesuffix("-pairs")) not in page(each)]
+    pages = ["README.md", "docs/index.md", "docs/guides/evaluation.md"][
+        2 * (benchmark == "retrieval") :
+    ]  # your own
+    assert not [
+        each for each in pages if letters(benchmark.removesuffix("-pairs")) not in page(each)
+    ]
     assert benchmark in TATOEBA | test_bad_files.WRITERS.keys()

@@ -14,7 +14,21 @@ from transformers import PreTrainedTokenizerFast
 from st_xlret import CrossLingualDataCollator
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
-WORDS = ["sun", "moon", "star", "rain", "wind", "snow", "tree", "leaf", "root", "fish", "bird", "wolf", "bear"]
+WORDS = [
+    "sun",
+    "moon",
+    "star",
+    "rain",
+    "wind",
+    "snow",
+    "tree",
+    "leaf",
+    "root",
+    "fish",
+    "bird",
+    "wolf",
+    "bear",
+]
 
 
 @lru_cache
@@ -44,21 +58,34 @@ def window_rows(windows: int, *, language: str = "en", seed: int = 0) -> list[di
     """Centres, then their contexts, each window in a document of its own."""
     generator = random.Random(seed)
     return [
-        {"sentence": sentence(generator, 3 + i % 3), "language": language, "document": i % windows + 100 * seed}
+        {
+            "sentence": sentence(generator, 3 + i % 3),
+            "language": language,
+            "document": i % windows + 100 * seed,
+        }
         for i in range(2 * windows)
     ]
 
 
-def features(model: SentenceTransformer, rows: list[dict], column: str = "sentence") -> dict[str, Tensor]:
+def features(
+    model: SentenceTransformer, rows: list[dict], column: str = "sentence"
+) -> dict[str, Tensor]:
     """What the Trainer hands a loss for one column."""
     batch = CrossLingualDataCollator(model.preprocess)(rows)
     return {k.removeprefix(f"{column}_"): v for k, v in batch.items() if k.startswith(f"{column}_")}
 
 
-def documents(count: int = 12, sentences: int = 5, *, languages: tuple[str, ...] = ("en", "fr")) -> Dataset:
+def documents(
+    count: int = 12, sentences: int = 5, *, languages: tuple[str, ...] = ("en", "fr")
+) -> Dataset:
     generator = random.Random(1)
     rows = [
-        {"sentence": sentence(generator), "language": languages[d % len(languages)], "document": d, "position": p}
+        {
+            "sentence": sentence(generator),
+            "language": languages[d % len(languages)],
+            "document": d,
+            "position": p,
+        }
         for d in range(count)
         for p in range(sentences)
     ]
@@ -67,13 +94,17 @@ def documents(count: int = 12, sentences: int = 5, *, languages: tuple[str, ...]
 
 def texts(count: int = 40) -> Dataset:
     generator = random.Random(2)
-    return Dataset.from_list([{"sentence": sentence(generator), "language": ("en", "fr")[i % 2]} for i in range(count)])
+    return Dataset.from_list(
+        [{"sentence": sentence(generator), "language": ("en", "fr")[i % 2]} for i in range(count)]
+    )
 
 
 def pairs(count: int = 40) -> Dataset:
     generator = random.Random(3)
     rows = [{"source": sentence(generator), "target": sentence(generator)} for _ in range(count)]
-    return Dataset.from_list([{**row, "source_language": "fr", "target_language": "en"} for row in rows])
+    return Dataset.from_list(
+        [{**row, "source_language": "fr", "target_language": "en"} for row in rows]
+    )
 
 
 def word_rows(count: int = 6) -> list[dict]:
@@ -89,9 +120,13 @@ def word_rows(count: int = 6) -> list[dict]:
 def word_tokenizer(words: list[str] = WORDS) -> PreTrainedTokenizerFast:
     """A token for each word, and two special ones around a text."""
     specials = ["<s>", "</s>", "<unk>", "<pad>"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate([*specials, *words])}, "<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate([*specials, *words])}, "<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", None, [("<s>", 0), ("</s>", 1)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "<s> $A </s>", None, [("<s>", 0), ("</s>", 1)]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
 
 

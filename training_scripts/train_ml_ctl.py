@@ -22,9 +22,20 @@ from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import (
+    Run,
+    ScriptArguments,
+    keep_best_checkpoint,
+    loss_options_field,
+    run_script,
+)
 
-MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]  # the third is not in the paper's Table 1
+MODES = [
+    "info-snt",
+    "CZ-snt",
+    "ML-CTL-info",
+    "ML-CTL-CZ",
+]  # the third is not in the paper's Table 1
 
 
 @dataclass
@@ -33,12 +44,20 @@ class MLCTLArguments:
 
     _argument_group_name = "method"
 
-    mode: str = option("ML-CTL-CZ", "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words.", MODES)
+    mode: str = option(
+        "ML-CTL-CZ", "CZ: the loss is CZ-NCE; info: InfoNCE; snt: sentences without words.", MODES
+    )
     temperature: float = option(0.07, "Temperature of the contrastive loss.")
-    mlm_weight: float = option(0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out.")
+    mlm_weight: float = option(
+        0.1, "Factor on masked words of the same sentences, which is added; 0 leaves it out."
+    )
     lower_case: bool = option(False, "Train on texts in lower case, as the authors' program does.")
-    language_mixing: float = option(1.0, "1 mixes all language pairs in a batch (program); 0 takes one (paper).")
-    language_smoothing: float = option(0.7, "Pairs are sampled by size to this power; the paper: all alike (0).")
+    language_mixing: float = option(
+        1.0, "1 mixes all language pairs in a batch (program); 0 takes one (paper)."
+    )
+    language_smoothing: float = option(
+        0.7, "Pairs are sampled by size to this power; the paper: all alike (0)."
+    )
     loss_options: str = loss_options_field("pairs", '{"pairs": {"gather_across_devices": false}}')
 
 
@@ -47,11 +66,21 @@ class TrainingArguments(ScriptArguments):
     """The host's training arguments, with the paper's batch size, learning rate and optimizer."""
 
     per_device_train_batch_size: int = option(64, "Pairs in a batch, per device.")
-    learning_rate: float = option(2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static.")
-    weight_decay: float = option(0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer.")
-    warmup_steps: float = option(0.0, "Steps of linear warm-up, below 1 a share of all; the authors' program has none.")
-    lr_scheduler_type: str = option("constant_with_warmup", "Schedule of the rate, beside --lr_drops.")  # type: ignore[assignment]
-    lr_drops: list[float] = option([2 / 6, 4 / 6, 5 / 6], "Shares of steps after which the rate is a tenth (program).")
+    learning_rate: float = option(
+        2e-6, "Peak learning rate. 2e-6 suits mBERT, 1e-3 --from_scratch mini, 1e-2 static."
+    )
+    weight_decay: float = option(
+        0.0, "Weight decay. Without it, the host's AdamW is Adam, the paper's optimizer."
+    )
+    warmup_steps: float = option(
+        0.0, "Steps of linear warm-up, below 1 a share of all; the authors' program has none."
+    )
+    lr_scheduler_type: str = option(
+        "constant_with_warmup", "Schedule of the rate, beside --lr_drops."
+    )  # type: ignore[assignment]
+    lr_drops: list[float] = option(
+        [2 / 6, 4 / 6, 5 / 6], "Shares of steps after which the rate is a tenth (program)."
+    )
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -74,7 +103,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     if isinstance(model[0], Transformer) and encoder.pooling is None:
         model = first_last_encoder(model)
     elif words and not isinstance(model[0], Transformer):
-        raise ValueError(f"--mode {method.mode} needs the tokens of a Transformer: --mode CZ-snt does not")
+        raise ValueError(
+            f"--mode {method.mode} needs the tokens of a Transformer: --mode CZ-snt does not"
+        )
 
     # 3. Word-positioned samples: pairs with the token positions of a word and of its translation.
     samples, counts = data.word_samples(pairs, model, args) if words else (pairs, None)
@@ -82,8 +113,14 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 4. The loss, with the layers over sentence and word; train, measure and save.
     layers = ContextualEncoder(int(model.get_embedding_dimension() or 0)) if words else None
     mlm = encoder.masked_words_loss(model, texts, args) if method.mlm_weight else None
-    batches = {"language_smoothing": method.language_smoothing, "language_mixing": method.language_mixing}
-    given = {"objective": "info_nce" if "info" in method.mode else "cz_nce", "temperature": method.temperature}
+    batches = {
+        "language_smoothing": method.language_smoothing,
+        "language_mixing": method.language_mixing,
+    }
+    given = {
+        "objective": "info_nce" if "info" in method.mode else "cz_nce",
+        "temperature": method.temperature,
+    }
     options = run.loss_arguments("pairs", batches=batches, mlm_weight=method.mlm_weight, **given)
     loss = CZNCELoss(model, layers, mlm=mlm, **options)
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)

@@ -19,7 +19,13 @@ from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import (
+    Run,
+    ScriptArguments,
+    keep_best_checkpoint,
+    loss_options_field,
+    run_script,
+)
 
 
 @dataclass
@@ -28,14 +34,26 @@ class MSMArguments:
 
     _argument_group_name = "method"
 
-    block_sentences: int = option(32, "Sentences of a document that are read together; longer ones are split.")
-    pack_tokens: int = option(0, "Pack sentences into units of up to so many tokens; the authors' program uses 64.")
-    negatives: int = option(512, "Maximum negatives of a sentence from other documents; 0 takes all.")
-    sum_mlm: bool = option(False, "Add masked words to each batch (Eq. 3), in place of batches of their own.")
+    block_sentences: int = option(
+        32, "Sentences of a document that are read together; longer ones are split."
+    )
+    pack_tokens: int = option(
+        0, "Pack sentences into units of up to so many tokens; the authors' program uses 64."
+    )
+    negatives: int = option(
+        512, "Maximum negatives of a sentence from other documents; 0 takes all."
+    )
+    sum_mlm: bool = option(
+        False, "Add masked words to each batch (Eq. 3), in place of batches of their own."
+    )
     mlm_ratio: float = option(1.0, "Relative frequency of batches of masked language modelling.")
     pairs_ratio: float = option(1.0, "Relative frequency of batches of pairs; 0 only evaluates.")
-    language_smoothing: float = option(0.7, "Languages are sampled in proportion to their size raised to this power.")
-    loss_options: str = loss_options_field("msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}')
+    language_smoothing: float = option(
+        0.7, "Languages are sampled in proportion to their size raised to this power."
+    )
+    loss_options: str = loss_options_field(
+        "msm, mlm, pairs", '{"msm": {"mu": 0.3, "document_encoder": {"layers": 4}}}'
+    )
 
 
 @dataclass
@@ -43,9 +61,15 @@ class TrainingArguments(ScriptArguments):
     """The host's training arguments, with the paper's steps and learning rate. It states no batch size or warm-up."""
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
-    per_device_train_batch_size: int = option(16, "Documents of --block_sentences sentences in a batch, per device.")
-    learning_rate: float = option(4e-5, "Peak learning rate. 4e-5 suits XLM-R, 1e-5 E5 and its like, 1e-3 small ones.")
-    warmup_steps: float = option(0.05, "Steps of linear warm-up; a number below 1 is a share of all steps.")
+    per_device_train_batch_size: int = option(
+        16, "Documents of --block_sentences sentences in a batch, per device."
+    )
+    learning_rate: float = option(
+        4e-5, "Peak learning rate. 4e-5 suits XLM-R, 1e-5 E5 and its like, 1e-3 small ones."
+    )
+    warmup_steps: float = option(
+        0.05, "Steps of linear warm-up; a number below 1 is a share of all steps."
+    )
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -58,7 +82,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
     texts = text_and_language_columns(sentences=documents, pairs=pairs)
     if documents is None and (pairs is None or not method.pairs_ratio):
-        raise ValueError("there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0")
+        raise ValueError(
+            "there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0"
+        )
 
     # 2. The encoder, and a loss for each kind of batch: those of words and pairs have as much text as those of blocks.
     model = encoder.load_encoder(texts, args)
@@ -67,26 +93,37 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
     if documents is not None:
         batches = {"batch_scale": method.block_sentences, **smoothing}
-        given = {} if method.sum_mlm else run.loss_arguments("mlm", batches=batches, ratio=method.mlm_ratio)
+        given = (
+            {}
+            if method.sum_mlm
+            else run.loss_arguments("mlm", batches=batches, ratio=method.mlm_ratio)
+        )
         with_words = method.sum_mlm or method.mlm_ratio
         words = encoder.masked_words_loss(model, texts, args, **given) if with_words else None
         given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
         given["document_encoder"] = {"max_sentences": method.block_sentences}
         given["batches"] = {"block_size": method.block_sentences, **smoothing}
         given["mlm"] = words if method.sum_mlm else None
-        datasets["msm"], losses["msm"] = documents, MSMLoss(model, **run.loss_arguments("msm", **given))
+        datasets["msm"], losses["msm"] = (
+            documents,
+            MSMLoss(model, **run.loss_arguments("msm", **given)),
+        )
         if words is not None and not method.sum_mlm:
             datasets["mlm"], losses["mlm"] = documents, words
     if pairs is not None and method.pairs_ratio:
         batches = {"batch_scale": method.block_sentences / 2, **smoothing}
-        given = run.loss_arguments("pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio)
+        given = run.loss_arguments(
+            "pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio
+        )
         datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
 
     # 3. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
     tag = next(iter(datasets))
-    return run.train_and_save(trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag)
+    return run.train_and_save(
+        trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag
+    )
 
 
 if __name__ == "__main__":

@@ -27,12 +27,23 @@ from sentence_transformers.base.modules import Router, Transformer
 
 from st_xlret import CrossLingualTrainer, SimilarityDistillationLoss, VectorCalibration
 from st_xlret.batches import LengthGroupedBatches, Rows
-from st_xlret.calibration.model import embed_by_language, sample_questions, sample_texts, weak_language_phrases
+from st_xlret.calibration.model import (
+    embed_by_language,
+    sample_questions,
+    sample_texts,
+    weak_language_phrases,
+)
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.data import PairOptions
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import (
+    Run,
+    ScriptArguments,
+    keep_best_checkpoint,
+    loss_options_field,
+    run_script,
+)
 from st_xlret.training.teacher import distillation_data
 
 
@@ -42,15 +53,29 @@ class DataArguments:
 
     _argument_group_name = "data"
 
-    documents: list[str] = option([], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout.")
-    queries: list[str] = option([], "Questions without labels: JSON lines, text files, a folder in BEIR's layout.")
-    pairs: list[str] = option([], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv).")
+    documents: list[str] = option(
+        [], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout."
+    )
+    queries: list[str] = option(
+        [], "Questions without labels: JSON lines, text files, a folder in BEIR's layout."
+    )
+    pairs: list[str] = option(
+        [], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv)."
+    )
     pivot: str = option("en", "The language that pairs translate from or into.")
-    languages: list[str] = option([], "Languages of documents, or of both sides of pairs, to keep. Default: all.")
-    documents_per_language: int = option(1500, "Texts of the documents to rank, of each language, at most.")
+    languages: list[str] = option(
+        [], "Languages of documents, or of both sides of pairs, to keep. Default: all."
+    )
+    documents_per_language: int = option(
+        1500, "Texts of the documents to rank, of each language, at most."
+    )
     queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
-    pairs_per_language: int | None = option(None, "Translations of each language pair to learn from, at most.")
-    evaluation_pairs: int = option(20, "Translations of each language pair to hold out: they measure queries.")
+    pairs_per_language: int | None = option(
+        None, "Translations of each language pair to learn from, at most."
+    )
+    evaluation_pairs: int = option(
+        20, "Translations of each language pair to hold out: they measure queries."
+    )
     loss_options: str = loss_options_field("query", '{"query": {"teacher_temperature": 0.02}}')
 
 
@@ -62,9 +87,15 @@ class TrainingArguments(ScriptArguments):
     per_device_train_batch_size: int = option(64, "Queries in a batch, per device.")
     learning_rate: float = option(1e-4, "Peak learning rate.")
     adam_beta2: float = option(0.98, "Decay of Adam's second moment; short runs need a small one.")
-    keep_trained: float = option(0.7, "Final weights: the original ones (0), the trained ones (1), or between them.")
-    dropout: float | None = option(0.0, "Dropout of the encoder's layers. Goals that are fixed vectors need none.")
-    freeze_embeddings: bool = option(True, "Leave the word embeddings as they are: less memory, and faster steps.")
+    keep_trained: float = option(
+        0.7, "Final weights: the original ones (0), the trained ones (1), or between them."
+    )
+    dropout: float | None = option(
+        0.0, "Dropout of the encoder's layers. Goals that are fixed vectors need none."
+    )
+    freeze_embeddings: bool = option(
+        True, "Leave the word embeddings as they are: less memory, and faster steps."
+    )
     logging_steps: float = option(20, "Steps between two lines of losses.")
 
 
@@ -77,11 +108,17 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 1. Data: translations; or questions, or sentences of the documents, and documents to rank.
     if data.pairs and (others := [*data.queries, *data.documents]):
         raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
-    unfit = {"lora_rank": args.lora_rank, "pooling": encoder.pooling, "max_seq_length": encoder.max_seq_length}
+    unfit = {
+        "lora_rank": args.lora_rank,
+        "pooling": encoder.pooling,
+        "max_seq_length": encoder.max_seq_length,
+    }
     if unfit := {name: value for name, value in unfit.items() if value}:
         raise ValueError(f"documents are to stay, and a stopped run to go on: leave out {unfit}")
     names = ("pairs", "languages", "pairs_per_language", "evaluation_pairs")
-    pairs, evaluator = PairOptions(**{name: getattr(data, name) for name in names}).load_pairs(args.seed, "query")
+    pairs, evaluator = PairOptions(**{name: getattr(data, name) for name in names}).load_pairs(
+        args.seed, "query"
+    )
     collection: dict[str, list[str]] = {}
     if pairs is not None:
         learned = distillation_data(pairs, pivot=data.pivot, query_share=1.0, seed=args.seed)
@@ -89,11 +126,19 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     else:
         few: Any = {"texts_per_language": data.queries_per_language, "seed": args.seed}
         kept: Any = {**few, "languages": data.languages}
-        drawn = sample_texts(data.documents, **kept | {"texts_per_language": data.documents_per_language}, min_texts=50)
+        drawn = sample_texts(
+            data.documents,
+            **kept | {"texts_per_language": data.documents_per_language},
+            min_texts=50,
+        )
         sentences = {} if data.queries else sample_texts(data.documents, unit="sentence", **kept)
-        collection, asked = ({code: part.texts for code, part in each.items()} for each in (drawn, sentences))
+        collection, asked = (
+            {code: part.texts for code, part in each.items()} for each in (drawn, sentences)
+        )
         asked = asked or sample_questions(data.queries, None, **few)
-        rows = [{"query": text, "language": code} for code, texts in asked.items() for text in texts]
+        rows = [
+            {"query": text, "language": code} for code, texts in asked.items() for text in texts
+        ]
         queries = Dataset.from_list([{**row, "label": label} for label, row in enumerate(rows)])
 
     # 2. The teacher's vectors: of the translations' other side, or of mapped queries and of what they are to rank.
@@ -108,15 +153,27 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         joining = {code: rows for code, rows in vectors.items() if len(rows) >= 5} or None
         # It keeps less of the mean than search does by the map alone: its student finds more.
         how: Any = {"queries_only": True, "keep_mean": 0.2, "queries": joining, "phrases": phrases}
-        teacher = torch.from_numpy(VectorCalibration.fit(documents, **how).transform(teacher, "query"))
-        goal = {"documents": torch.cat([*documents.values()]), "teacher_temperature": 0.01, "cosine_weight": 0.0}
+        teacher = torch.from_numpy(
+            VectorCalibration.fit(documents, **how).transform(teacher, "query")
+        )
+        goal = {
+            "documents": torch.cat([*documents.values()]),
+            "teacher_temperature": 0.01,
+            "cosine_weight": 0.0,
+        }
 
     # 3. The encoder of documents stays; batches of similar lengths, and the loss.
     for part in (model[0].get_submodule("sub_modules.document"), *list(model.children())[1:]):
         part.requires_grad_(False)
     query: Any = model[0].get_submodule("sub_modules.query.0")
-    batches = LengthGroupedBatches(query.tokenizer, texts_per_batch=True) if isinstance(query, Transformer) else Rows()
-    loss = SimilarityDistillationLoss(model, teacher, **run.loss_arguments("query", batches=batches, **goal))
+    batches = (
+        LengthGroupedBatches(query.tokenizer, texts_per_batch=True)
+        if isinstance(query, Transformer)
+        else Rows()
+    )
+    loss = SimilarityDistillationLoss(
+        model, teacher, **run.loss_arguments("query", batches=batches, **goal)
+    )
     keep_best_checkpoint(args, None)
 
     # 4. Train, go part of the way back and save.

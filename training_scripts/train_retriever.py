@@ -29,12 +29,24 @@ class RetrieverArguments:
 
     _argument_group_name = "method"
 
-    temperature: float = option(0.05, "Divisor of similarities. DPR, which the papers follow, has 1 with dot.")
-    similarity: str = option("cosine", "Of vectors, also in the finished model; DPR: dot.", choices=["cosine", "dot"])
-    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
-    language_smoothing: float = option(1.0, "Languages are sampled by size to this power; 1: each question once.")
-    language_mixing: float = option(1.0, "1: a batch mixes the languages, as DPR's program does; 0: it is of one.")
-    two_encoders: bool = option(False, "Train an encoder of questions and another of passages, as DPR does.")
+    temperature: float = option(
+        0.05, "Divisor of similarities. DPR, which the papers follow, has 1 with dot."
+    )
+    similarity: str = option(
+        "cosine", "Of vectors, also in the finished model; DPR: dot.", choices=["cosine", "dot"]
+    )
+    mini_batch_num_tokens: int = option(
+        0, "Tokens to embed at a time, by gradient caching; 0: all."
+    )
+    language_smoothing: float = option(
+        1.0, "Languages are sampled by size to this power; 1: each question once."
+    )
+    language_mixing: float = option(
+        1.0, "1: a batch mixes the languages, as DPR's program does; 0: it is of one."
+    )
+    two_encoders: bool = option(
+        False, "Train an encoder of questions and another of passages, as DPR does."
+    )
 
 
 @dataclass
@@ -43,7 +55,9 @@ class TrainingArguments(ScriptArguments):
 
     max_steps: int = option(-1, "Optimizer steps. By default whole epochs (--num_train_epochs).")
     num_train_epochs: float = option(3.0, "Passes over the questions.")
-    learning_rate: float = option(2e-5, "Peak learning rate. 2e-5 suits XLM-R, 5e-4 a small Transformer from scratch.")
+    learning_rate: float = option(
+        2e-5, "Peak learning rate. 2e-5 suits XLM-R, 5e-4 a small Transformer from scratch."
+    )
 
 
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
@@ -61,15 +75,23 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     model.similarity_fn_name = method.similarity
 
     # 3. The contrastive loss over the passages of all devices.
-    how: Any = {"similarity": method.similarity, "mini_batch_num_tokens": method.mini_batch_num_tokens or None}
+    how: Any = {
+        "similarity": method.similarity,
+        "mini_batch_num_tokens": method.mini_batch_num_tokens or None,
+    }
     batches = Rows(method.language_smoothing, method.language_mixing)
     loss = RetrievalContrastiveLoss(model, temperature=method.temperature, batches=batches, **how)
     keep_best_checkpoint(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
 
     # 4. Train, measure and save.
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
-    about = {"questions": len(questions), "languages": dict(Counter(questions["language"]).most_common())}
-    return run.train_and_save(trainer, about, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval")
+    about = {
+        "questions": len(questions),
+        "languages": dict(Counter(questions["language"]).most_common()),
+    }
+    return run.train_and_save(
+        trainer, about, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval"
+    )
 
 
 if __name__ == "__main__":

@@ -17,12 +17,23 @@ from typing import Any
 
 from sentence_transformers.base.modules import Router, Transformer
 
-from st_xlret import CrossLingualTrainer, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
+from st_xlret import (
+    CrossLingualTrainer,
+    RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
+    SimilarityDistillationLoss,
+)
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, loss_options_field, run_script
+from st_xlret.training.script import (
+    Run,
+    ScriptArguments,
+    keep_best_checkpoint,
+    loss_options_field,
+    run_script,
+)
 from st_xlret.training.teacher import COLUMNS, distillation_data, teacher_vectors
 
 
@@ -37,16 +48,32 @@ class SearchArguments:
 
     _argument_group_name = "method"
 
-    pivot: str = option("en", "The language whose vectors stay, and that the pairs translate from or into.")
-    temperature: float = option(0.02, "Temperature of all losses. The encoder's own is best: 0.01 to 0.05.")
+    pivot: str = option(
+        "en", "The language whose vectors stay, and that the pairs translate from or into."
+    )
+    temperature: float = option(
+        0.02, "Temperature of all losses. The encoder's own is best: 0.01 to 0.05."
+    )
     bank_size: int = option(8192, "English vectors to compare with.")
     english_share: float = option(0.15, "Share of English texts, by which they keep their place.")
-    questions_ratio: float = option(0.3, "Share of batches of questions (--retrieval); the others are translations.")
-    contrastive_ratio: float = option(0.0, "Share of the batches of translations that draw pairs together (InfoNCE).")
-    negatives: int = option(4, "Sentences of its paragraph that a question is to tell from the answer.")
-    mini_batch_num_tokens: int = option(0, "Tokens to embed at a time, by gradient caching; 0: all.")
-    teacher_cache: str | None = option(None, "Folder of English vectors for several runs. Default: OUTPUT_DIR/teacher.")
-    loss_options: str = loss_options_field("pairs, query, document, questions", '{"query": {"cosine_weight": 0}}')
+    questions_ratio: float = option(
+        0.3, "Share of batches of questions (--retrieval); the others are translations."
+    )
+    contrastive_ratio: float = option(
+        0.0, "Share of the batches of translations that draw pairs together (InfoNCE)."
+    )
+    negatives: int = option(
+        4, "Sentences of its paragraph that a question is to tell from the answer."
+    )
+    mini_batch_num_tokens: int = option(
+        0, "Tokens to embed at a time, by gradient caching; 0: all."
+    )
+    teacher_cache: str | None = option(
+        None, "Folder of English vectors for several runs. Default: OUTPUT_DIR/teacher."
+    )
+    loss_options: str = loss_options_field(
+        "pairs, query, document, questions", '{"query": {"cosine_weight": 0}}'
+    )
 
 
 @dataclass
@@ -54,13 +81,23 @@ class TrainingArguments(ScriptArguments):
     """The host's training arguments, for minutes on a laptop."""
 
     max_steps: int = option(300, "Optimizer steps.")
-    per_device_train_batch_size: int = option(128, "Texts in a batch, per device; a question counts as several.")
+    per_device_train_batch_size: int = option(
+        128, "Texts in a batch, per device; a question counts as several."
+    )
     learning_rate: float = option(1e-4, "Peak learning rate.")
     adam_beta2: float = option(0.98, "Decay of Adam's second moment; short runs need a small one.")
-    keep_trained: float = option(0.7, "Final weights: the original ones (0), the trained ones (1), or between them.")
-    dropout: float | None = option(0.0, "Dropout of the encoder's layers. Goals that are fixed vectors need none.")
-    freeze_embeddings: bool = option(True, "Leave the word embeddings as they are: less memory, and faster steps.")
-    save_steps: float = option(100, "Steps between two checkpoints. --save_strategy no writes none.")
+    keep_trained: float = option(
+        0.7, "Final weights: the original ones (0), the trained ones (1), or between them."
+    )
+    dropout: float | None = option(
+        0.0, "Dropout of the encoder's layers. Goals that are fixed vectors need none."
+    )
+    freeze_embeddings: bool = option(
+        True, "Leave the word embeddings as they are: less memory, and faster steps."
+    )
+    save_steps: float = option(
+        100, "Steps between two checkpoints. --save_strategy no writes none."
+    )
     logging_steps: float = option(20, "Steps between two lines of losses.")
 
 
@@ -73,15 +110,23 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 1. Data: translations and questions, some of which are held out.
     pairs, pair_evaluator = data.load_pairs(args.seed)
     if pairs is None:
-        raise ValueError("there is nothing to learn from: give --pairs, translations from or into English")
+        raise ValueError(
+            "there is nothing to learn from: give --pairs, translations from or into English"
+        )
     negatives = method.negatives if method.questions_ratio else 0
-    questions, question_evaluator = data.load_answers(args, method.pivot, negatives, 5 * data.evaluation_pairs)
+    questions, question_evaluator = data.load_answers(
+        args, method.pivot, negatives, 5 * data.evaluation_pairs
+    )
 
     # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
     model = encoder.load_encoder([], args)
     if isinstance(model[0], Router):
-        raise ValueError(f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one")
-    goals = distillation_data(pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed)
+        raise ValueError(
+            f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one"
+        )
+    goals = distillation_data(
+        pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed
+    )
     datasets: dict[str, Any] = {"pairs": goals.pairs()} if method.contrastive_ratio else {}
     datasets |= goals.datasets if method.contrastive_ratio < 1 else {}
 
@@ -93,16 +138,22 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     share = 0.0 if questions is None else method.questions_ratio
     if "pairs" in datasets:
         ratio = (1 - share) * method.contrastive_ratio
-        losses["pairs"] = SemanticContrastiveLoss(model, **run.loss_arguments("pairs", **common, ratio=ratio))
+        losses["pairs"] = SemanticContrastiveLoss(
+            model, **run.loss_arguments("pairs", **common, ratio=ratio)
+        )
     if roles := [role for role in COLUMNS if role in datasets]:
         ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
-        vectors = teacher_vectors(model, goals, method.teacher_cache or run.output / "teacher", args.precision)
+        vectors = teacher_vectors(
+            model, goals, method.teacher_cache or run.output / "teacher", args.precision
+        )
         for role in roles:
             options = run.loss_arguments(role, **common, bank_size=method.bank_size, ratio=ratio)
             losses[role] = SimilarityDistillationLoss(model, vectors, **options)
     if questions is not None:
         datasets["questions"] = questions
-        losses["questions"] = RetrievalContrastiveLoss(model, **run.loss_arguments("questions", **common, ratio=share))
+        losses["questions"] = RetrievalContrastiveLoss(
+            model, **run.loss_arguments("questions", **common, ratio=share)
+        )
 
     # 4. Train, go part of the way back, measure and save.
     keep_best_checkpoint(args, None)

@@ -34,14 +34,16 @@ MORE = {
 def assigned(file: Path, name: str) -> Any:
     """The literal value that a module assigns to a name; `()` without one."""
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
             return ast.literal_eval(node.value)
     return ()
 
 
 def lazy_names(file: Path) -> list[str]:
     """The names of a module that load on first use."""
-    return sorted(name for names in dict(assigned(file, "_NAMES")).values() for name in names.split())
+    return sorted(dict(assigned(file, "_MODULES")))
 
 
 def names_of(package: Path, room: str) -> list[str]:
@@ -57,7 +59,10 @@ def names_of(package: Path, room: str) -> list[str]:
 def page(package: Path, room: str) -> str:
     """The Markdown of a page."""
     introduction = ["show_root_heading: false", "show_root_toc_entry: false", "members: false"]
-    parts = [f"# {PAGES[room]}", "\n      ".join([f"::: st_xlret.{room}\n    options:", *introduction])]
+    parts = [
+        f"# {PAGES[room]}",
+        "\n      ".join([f"::: st_xlret.{room}\n    options:", *introduction]),
+    ]
     parts += [f"::: st_xlret.{name}" for name in names_of(package, room)]
     return "\n\n".join(parts) + "\n"
 

@@ -44,9 +44,13 @@ def text(x: float, y: float, content: str, size: int = 13, **attributes: object)
     return element("text", content, x=x, y=y, font_size=size, **{"fill": INK, **attributes})
 
 
-def box(x: float, y: float, width: float, height: float, fill: str = PAPER, **attributes: object) -> str:
+def box(
+    x: float, y: float, width: float, height: float, fill: str = PAPER, **attributes: object
+) -> str:
     """A rectangle with a border."""
-    return element("rect", x=x, y=y, width=width, height=height, fill=fill, stroke=INK, **attributes)
+    return element(
+        "rect", x=x, y=y, width=width, height=height, fill=fill, stroke=INK, **attributes
+    )
 
 
 def svg(width: float, height: float, title: str, parts: list[str]) -> str:
@@ -75,8 +79,16 @@ def house() -> str:
     parts.append(text(middle, bottom + 22, FOUNDATION, text_anchor="middle"))
 
     x = right + 22
-    parts.append(element("line", x1=x, y1=TOP + 20, x2=x, y2=bottom - 14, stroke=INK, stroke_width=2))
-    parts.append(element("polygon", points=f"{x - 6},{bottom - 18} {x + 6},{bottom - 18} {x},{bottom - 4}", fill=INK))
+    parts.append(
+        element("line", x1=x, y1=TOP + 20, x2=x, y2=bottom - 14, stroke=INK, stroke_width=2)
+    )
+    parts.append(
+        element(
+            "polygon",
+            points=f"{x - 6},{bottom - 18} {x + 6},{bottom - 18} {x},{bottom - 4}",
+            fill=INK,
+        )
+    )
     turned = f"translate({x + 12} {(TOP + bottom) / 2}) rotate(90)"
     parts.append(text(0, 0, "imports go down only", text_anchor="middle", transform=turned))
 

@@ -34,7 +34,9 @@ class Blocks(Rows):
     language_mixing: float = 0.0
     block_size: int = 32
 
-    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+    def make(
+        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+    ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         if "document" in dataset.column_names:
             return BlockBatchSampler(dataset, batch_size, self, seed=seed)
@@ -53,15 +55,25 @@ class AnyLength(int):
 class BlockBatchSampler(DefaultBatchSampler):
     """The sampler of [`Blocks`][st_xlret.batches.Blocks]."""
 
-    def __init__(self, dataset: Dataset, batch_size: int, options: Blocks, *, seed: int = 0) -> None:
+    def __init__(
+        self, dataset: Dataset, batch_size: int, options: Blocks, *, seed: int = 0
+    ) -> None:
         super().__init__(dataset, batch_size, True, seed=seed)
-        self.batch_size, self.ranks, self.block_size = AnyLength(batch_size), get_world_size(), options.block_size
+        self.batch_size, self.ranks, self.block_size = (
+            AnyLength(batch_size),
+            get_world_size(),
+            options.block_size,
+        )
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         self.documents = find_documents(dataset, skip_empty=True)
         language = np.where(self.documents.lengths > 1, self.documents.languages, -1)
-        self.groups = [np.flatnonzero(language == number) for number in np.unique(language[language >= 0])]
+        self.groups = [
+            np.flatnonzero(language == number) for number in np.unique(language[language >= 0])
+        ]
         if not self.groups or self.block_size < 2:
-            raise ValueError(f"no document gives a block of two sentences or more (block_size={self.block_size})")
+            raise ValueError(
+                f"no document gives a block of two sentences or more (block_size={self.block_size})"
+            )
         sentences = np.array([self.documents.lengths[group].sum() for group in self.groups])
         batches = np.maximum(1.0, sentences / self.sentences_per_batch)
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
@@ -72,25 +84,39 @@ class BlockBatchSampler(DefaultBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         seed = [self.seed, self.epoch]
-        streams = [self._batches_of(group, np.random.default_rng([*seed, 1, i])) for i, group in enumerate(self.groups)]
+        streams = [
+            self._batches_of(group, np.random.default_rng([*seed, 1, i]))
+            for i, group in enumerate(self.groups)
+        ]
         generator = np.random.default_rng([*seed, 0])
         for _ in range(self.batches):
             yield from next(streams[generator.choice(len(streams), p=self.probabilities)])
 
-    def _batches_of(self, group: np.ndarray, generator: np.random.Generator) -> Iterator[list[list[int]]]:
+    def _batches_of(
+        self, group: np.ndarray, generator: np.random.Generator
+    ) -> Iterator[list[list[int]]]:
         """The batches of a language, each as the shares of the processes."""
         while True:
-            document, begin, length = cut_into_blocks(self.documents.lengths[group], self.block_size, generator)
+            document, begin, length = cut_into_blocks(
+                self.documents.lengths[group], self.block_size, generator
+            )
             begin += self.documents.starts[group][document]
             order = generator.permutation(np.flatnonzero(length > 1))
             for batch in self._pack_blocks(deque(order.tolist()), document, length):
-                rows = self.documents.rows[np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])]
+                rows = self.documents.rows[
+                    np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])
+                ]
                 shuffled = generator.permutation(len(rows))
                 number = np.repeat(np.arange(len(batch)), length[batch])
                 rows = rows[shuffled[np.argsort(number[shuffled], kind="stable")]]
-                yield [rows[first:last].tolist() for first, last in row_ranges_by_rank(length[batch], self.ranks)]
+                yield [
+                    rows[first:last].tolist()
+                    for first, last in row_ranges_by_rank(length[batch], self.ranks)
+                ]
 
-    def _pack_blocks(self, waiting: deque[int], document: np.ndarray, length: np.ndarray) -> Iterator[list[int]]:
+    def _pack_blocks(
+        self, waiting: deque[int], document: np.ndarray, length: np.ndarray
+    ) -> Iterator[list[int]]:
         """Pack blocks in order, at most one of a document in a batch; a last batch is dropped if not full nor alone."""
         first, documents = True, document[-1] + 1
         while waiting:
@@ -98,7 +124,9 @@ class BlockBatchSampler(DefaultBatchSampler):
             sentences, full = 0, False
             while waiting and not full:
                 block = waiting.popleft()
-                full = len(seen) == documents or (bool(batch) and sentences + length[block] > self.sentences_per_batch)
+                full = len(seen) == documents or (
+                    bool(batch) and sentences + length[block] > self.sentences_per_batch
+                )
                 if full or document[block] in seen:
                     set_aside.append(block)
                 else:

@@ -9,7 +9,9 @@ from sentence_transformers.base.sampler import MultiDatasetDefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 from torch.utils.data import BatchSampler, ConcatDataset
 
-_SEED_STEP = 1_000_003  # from pass to pass within an epoch: passes differ, and the sampler's epoch is true
+_SEED_STEP = (
+    1_000_003  # from pass to pass within an epoch: passes differ, and the sampler's epoch is true
+)
 
 
 class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
@@ -39,9 +41,13 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         self.drop_last, self.in_turn, self.ranks = True, in_turn, get_world_size()
         sizes = [len(sampler) for sampler in batch_samplers]
         weights = np.array(sizes if ratios is None else ratios, dtype=np.float64)
-        self.probabilities = weights / np.abs(weights).sum()  # negative ones stay so, and NumPy refuses them
+        self.probabilities = (
+            weights / np.abs(weights).sum()
+        )  # negative ones stay so, and NumPy refuses them
         self._seeds = [getattr(sampler, "seed", None) or 0 for sampler in batch_samplers]
-        self.batches = max(1, (sizes[-1] if in_turn else sum(sizes)) // self.ranks) * (len(sizes) if in_turn else 1)
+        self.batches = max(1, (sizes[-1] if in_turn else sum(sizes)) // self.ranks) * (
+            len(sizes) if in_turn else 1
+        )
 
     def __len__(self) -> int:
         return self.batches * self.ranks
@@ -51,7 +57,11 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         streams = [self._batches_of(number) for number in range(len(self.batch_samplers))]
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         for step in range(self.batches):
-            turn = step % len(streams) if self.in_turn else generator.choice(len(streams), p=self.probabilities)
+            turn = (
+                step % len(streams)
+                if self.in_turn
+                else generator.choice(len(streams), p=self.probabilities)
+            )
             for _ in range(self.ranks):
                 yield [int(row + offsets[turn]) for row in next(streams[turn])]
 
@@ -65,4 +75,6 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             for batch in sampler:
                 yield batch
             if batch is None:
-                raise ValueError(f"data set {number} gives no batch: it has fewer rows than a batch; lower its size")
+                raise ValueError(
+                    f"data set {number} gives no batch: it has fewer rows than a batch; lower its size"
+                )

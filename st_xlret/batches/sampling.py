@@ -16,7 +16,8 @@ from datasets import Dataset, concatenate_datasets
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.collator import languages_in_rows, sentence_columns, text_columns
+from st_xlret.batches.collator import languages_in_rows
+from st_xlret.columns import Declared, text_columns
 from st_xlret.data.rows import rows_by_value
 
 
@@ -42,23 +43,34 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
     columns = [name for name in ("language", "document", "position") if name in table.column_names]
     problems = [f"rows without {name!r}" for name in columns if table[name].null_count]
     rows = np.arange(len(dataset))
-    for text in sentence_columns(dataset) if skip_empty else ():
+    for text in Declared(table.column_names).of("text") if skip_empty else ():
         rows = rows[pc.greater(pc.binary_length(table[text]), 0).fill_null(False).to_numpy()[rows]]
     document, language = (
-        pc.index_in(table[name], value_set=table[name].unique()).to_numpy()[rows] if name in columns else 0 * rows
+        pc.index_in(table[name], value_set=table[name].unique()).to_numpy()[rows]
+        if name in columns
+        else 0 * rows
         for name in ("document", "language")
     )
     if "position" in columns:
         position = table["position"].cast(pa.int64()).to_numpy()[rows]
         _, first, number = np.unique(document, return_index=True, return_inverse=True)
         order = np.lexsort((position, first[number]))
-        rows, document, position, language = rows[order], document[order], position[order], language[order]
+        rows, document, position, language = (
+            rows[order],
+            document[order],
+            position[order],
+            language[order],
+        )
         if ((np.diff(position) == 0) & (np.diff(document) == 0)).any():
-            problems.append("two rows of a document have one 'position': two documents may have the same id")
+            problems.append(
+                "two rows of a document have one 'position': two documents may have the same id"
+            )
     first = np.flatnonzero(np.diff(document, prepend=document[:1] - 1))
     if len(np.unique(document[first])) != len(first):
         way_out = "number them first, as by dataset.add_column('position', range(len(dataset)))"
-        problems.append(f"the rows of a document must be contiguous and in order, which sorting breaks: {way_out}")
+        problems.append(
+            f"the rows of a document must be contiguous and in order, which sorting breaks: {way_out}"
+        )
     if problems:
         raise ValueError(problems[0])
     return DocumentRows(rows, first, np.diff(first, append=len(rows)), language[first])
@@ -70,7 +82,9 @@ class BatchFactory(ABC):
     batch_scale: float = 1.0
 
     @abstractmethod
-    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+    def make(
+        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+    ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
 
     def __call__(
@@ -83,7 +97,9 @@ class BatchFactory(ABC):
         seed: int | None = 0,
     ) -> DefaultBatchSampler:
         """Make the sampler for this data set, with the host's arguments. Seed and epoch alone decide on the batches."""
-        return self.make(dataset, max(1, int(batch_size * self.batch_scale)), drop_last=drop_last, seed=seed or 0)
+        return self.make(
+            dataset, max(1, int(batch_size * self.batch_scale)), drop_last=drop_last, seed=seed or 0
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +123,9 @@ class Rows(BatchFactory):
     language_mixing: float = 1.0
     batch_scale: float = 1.0
 
-    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+    def make(
+        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+    ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         return LanguageBatchSampler(dataset, batch_size, self, seed=seed)
 
@@ -124,7 +142,9 @@ class LanguageBatchSampler(DefaultBatchSampler):
         self.draws = batch_size * self.ranks
         self.groups = [group for group in self.rows_by_language(dataset) if len(group)]
         if not self.groups:
-            raise ValueError(f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used")
+            raise ValueError(
+                f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used"
+            )
 
     def __len__(self) -> int:
         return max(1, sum(map(len, self.groups)) // self.draws) * self.ranks
@@ -138,13 +158,17 @@ class LanguageBatchSampler(DefaultBatchSampler):
             language = np.full(self.draws, generator.choice(len(sizes), p=probabilities))
             if options.language_mixing:
                 leaves = generator.random(self.draws) < options.language_mixing
-                language = np.where(leaves, generator.choice(len(sizes), size=self.draws, p=probabilities), language)
+                language = np.where(
+                    leaves, generator.choice(len(sizes), size=self.draws, p=probabilities), language
+                )
             rows = np.empty(self.draws, dtype=np.int64)
             for number in np.unique(language):
                 places = np.flatnonzero(language == number)
                 # The rows of a language come in a random order, each once before any comes again.
                 while len(waiting[number]) < len(places):
-                    waiting[number] = np.append(waiting[number], generator.permutation(sizes[number]))
+                    waiting[number] = np.append(
+                        waiting[number], generator.permutation(sizes[number])
+                    )
                 first, waiting[number] = np.split(waiting[number], [len(places)])
                 rows[places] = self.groups[number][first]
             yield from self.batches_by_rank(rows, generator)
@@ -152,7 +176,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language."""
         languages_in_rows(dataset)  # refuses what is none
-        names = [name for name in dataset.column_names if name == "language" or name.endswith("_language")]
+        names = Declared(dataset.column_names).of("language")
         return rows_by_value(dataset, names)[0]
 
     def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
@@ -183,7 +207,9 @@ class Windows(Rows):
     language_mixing: float = 0.0
     window_size: int = 5
 
-    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+    def make(
+        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+    ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         sampler = WindowBatchSampler if "document" in dataset.column_names else LanguageBatchSampler
         return sampler(dataset, batch_size, self, seed=seed)
@@ -200,7 +226,9 @@ class WindowBatchSampler(LanguageBatchSampler):
         self.documents = find_documents(dataset)
         usable = (self.documents.lengths > 1) & (self.options.window_size >= 1)
         language = np.repeat(np.where(usable, self.documents.languages, -1), self.documents.lengths)
-        return [np.flatnonzero(language == number) for number in np.unique(self.documents.languages)]
+        return [
+            np.flatnonzero(language == number) for number in np.unique(self.documents.languages)
+        ]
 
     def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""
@@ -211,7 +239,9 @@ class WindowBatchSampler(LanguageBatchSampler):
         # One of high - low positions; those from the centre on move up by one.
         context = low + (generator.random(len(rows)) * (high - low)).astype(np.int64)
         context += context >= rows
-        return np.hstack([self.documents.rows[side].reshape(self.ranks, -1) for side in (rows, context)]).tolist()
+        return np.hstack(
+            [self.documents.rows[side].reshape(self.ranks, -1) for side in (rows, context)]
+        ).tolist()
 
 
 @dataclass(frozen=True)
@@ -229,7 +259,9 @@ class LengthGroupedBatches(BatchFactory):
     tokenizer: Callable[[list[str]], Any]
     texts_per_batch: bool = False
 
-    def make(self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int) -> DefaultBatchSampler:
+    def make(
+        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+    ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         columns, lengths = text_columns(dataset), list[int]()
         for rows in dataset.iter(2**12):
@@ -245,7 +277,13 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
     stretch = 50
 
     def __init__(
-        self, dataset: Dataset, batch_size: int, drop_last: bool, *, lengths: Sequence[int] | np.ndarray, seed: int = 0
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        drop_last: bool,
+        *,
+        lengths: Sequence[int] | np.ndarray,
+        seed: int = 0,
     ) -> None:
         super().__init__(range(len(dataset)), batch_size=batch_size, drop_last=drop_last, seed=seed)
         self.lengths, self.ranks = np.asarray(lengths), get_world_size()
@@ -283,7 +321,9 @@ def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> D
     if others is None or not len(others):
         return pairs
     generator, passes = np.random.default_rng(seed), -(-len(pairs) // len(others))
-    rows = np.concatenate([np.empty(0, np.int64), *(generator.permutation(len(others)) for _ in range(passes))])
+    rows = np.concatenate(
+        [np.empty(0, np.int64), *(generator.permutation(len(others)) for _ in range(passes))]
+    )
     others = others.select(rows[: len(pairs)]).select_columns(["sentence", "language"])
     others = others.rename_columns({"sentence": "other", "language": "other_language"})
     return concatenate_datasets([pairs, others], axis=1)

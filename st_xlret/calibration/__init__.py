@@ -3,23 +3,57 @@
 Names load on first use: to apply a calibration of stored vectors needs no PyTorch.
 """
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from st_xlret.optional import load_public_name
+if TYPE_CHECKING:
+    from st_xlret.calibration.bias import LanguageBias as LanguageBias
+    from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
+    from st_xlret.calibration.bias import measure_language_bias as measure_language_bias
+    from st_xlret.calibration.choose import fit_and_compare as fit_and_compare
+    from st_xlret.calibration.judged import judged_recall as judged_recall
+    from st_xlret.calibration.model import Sample as Sample
+    from st_xlret.calibration.model import calibrate as calibrate
+    from st_xlret.calibration.model import embed_by_language as embed_by_language
+    from st_xlret.calibration.model import embed_pairs as embed_pairs
+    from st_xlret.calibration.model import sample_questions as sample_questions
+    from st_xlret.calibration.model import sample_texts as sample_texts
+    from st_xlret.calibration.report import Comparison as Comparison
+    from st_xlret.calibration.rotation import mean_csls_criterion as mean_csls_criterion
+    from st_xlret.calibration.rotation import procrustes as procrustes
+    from st_xlret.calibration.rotation import unsupervised_rotation as unsupervised_rotation
+    from st_xlret.calibration.steps import STEPS as STEPS
+    from st_xlret.calibration.vectors import VectorCalibration as VectorCalibration
+    from st_xlret.calibration.vectors import fit_calibration as fit_calibration
 
-_NAMES = {
-    "bias": "LanguageBias measure_calibrations measure_language_bias",
-    "calibration": "VectorCalibration fit_calibration",
-    "choose": "Comparison fit_and_compare",
-    "judged": "judged_recall",
-    "model": "Sample calibrate embed_pairs embed_by_language sample_questions sample_texts",
-    "rotation": "mean_csls_criterion procrustes unsupervised_rotation",
-    "steps": "STEPS",
+_MODULES = {
+    "LanguageBias": "st_xlret.calibration.bias",
+    "measure_calibrations": "st_xlret.calibration.bias",
+    "measure_language_bias": "st_xlret.calibration.bias",
+    "fit_and_compare": "st_xlret.calibration.choose",
+    "judged_recall": "st_xlret.calibration.judged",
+    "Sample": "st_xlret.calibration.model",
+    "calibrate": "st_xlret.calibration.model",
+    "embed_pairs": "st_xlret.calibration.model",
+    "embed_by_language": "st_xlret.calibration.model",
+    "sample_questions": "st_xlret.calibration.model",
+    "sample_texts": "st_xlret.calibration.model",
+    "Comparison": "st_xlret.calibration.report",
+    "mean_csls_criterion": "st_xlret.calibration.rotation",
+    "procrustes": "st_xlret.calibration.rotation",
+    "unsupervised_rotation": "st_xlret.calibration.rotation",
+    "STEPS": "st_xlret.calibration.steps",
+    "VectorCalibration": "st_xlret.calibration.vectors",
+    "fit_calibration": "st_xlret.calibration.vectors",
 }
-_HOMES = {name: f"{__name__}.{home}" for home, names in _NAMES.items() for name in names.split()}
+"""The module of each public name, which is imported when the name is first used."""
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = [*_MODULES]  # noqa: PLE0604
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> Any:
-    return load_public_name(__name__, _HOMES, name)
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(_MODULES[name])
+        return getattr(module, name)

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration.calibration import check_steps
-from st_xlret.calibration.choose import QUERIES, QUESTIONS, Comparison, fit_and_compare
+from st_xlret.calibration.checks import check_steps
+from st_xlret.calibration.choose import QUERIES, QUESTIONS, fit_and_compare
+from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.steps import OF_MEANS
+from st_xlret.data.beir import queries_of
 from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines, split_sources
 from st_xlret.data.rows import by_language as pairs_by_language
@@ -107,9 +109,19 @@ def calibrate(
         >>> calibrated.encode_document(["big red", "rouge"]).shape
         (2, 6)
     """
-    check_steps(steps, strength, queries_only=queries_only, apart=queries is not None, pairs=pairs is not None)
+    check_steps(
+        steps,
+        strength,
+        queries_only=queries_only,
+        apart=queries is not None,
+        pairs=pairs is not None,
+    )
     texts_per_language = texts_per_language or usual_texts_per_language(steps)
-    draw_options: Any = {"texts_per_language": texts_per_language, "min_texts": min_texts, "seed": seed}
+    draw_options: Any = {
+        "texts_per_language": texts_per_language,
+        "min_texts": min_texts,
+        "seed": seed,
+    }
     sample = sample_texts(texts, languages=languages, **draw_options)
     by_language = {code: part.texts for code, part in sample.items()}
     is_lsar = list(steps) == ["lsar"]
@@ -123,17 +135,28 @@ def calibrate(
     given_prompts: dict[Any, str | None] = {"query": query_prompt, "document": document_prompt}
     prompts = {role: role_prompt(encoder, role, prompt) for role, prompt in given_prompts.items()}
     batches: Any = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-    as_queries: Any = {"role": "query", "prompt": prompts["query"], "precision": precision, **batches}
+    as_queries: Any = {
+        "role": "query",
+        "prompt": prompts["query"],
+        "precision": precision,
+        **batches,
+    }
     weak, parallel = None, None
     if phrases and is_lsar:
-        weak = {"mul": torch.cat([*embed_by_language(encoder, weak_language_phrases(), **as_queries).values()])}
+        weak = {
+            "mul": torch.cat(
+                [*embed_by_language(encoder, weak_language_phrases(), **as_queries).values()]
+            )
+        }
     if pairs is not None:
         others = [code for code in sample if code != pivot]
         parallel = embed_pairs(encoder, pairs, pivot=pivot, languages=others, **batches)
     fitted, comparison = fit_and_compare(
         *embed_both_roles(encoder, by_language, prompts, precision=precision, **batches),
         {code: part.documents for code, part in sample.items()},
-        questions=None if questions is None else embed_by_language(encoder, questions, **as_queries),
+        questions=None
+        if questions is None
+        else embed_by_language(encoder, questions, **as_queries),
         phrases=weak,
         steps=steps,
         strength=strength,
@@ -153,13 +176,17 @@ def calibrate(
         f"{100 * before.same_language_share:.1f} % before, {100 * after.same_language_share:.1f} % after (chance: "
         f"{100 * after.chance:.1f} %), on the texts of the calibration"
     )
-    few_of_each = [text for part in by_language.values() for text in part[: -(-_POOLED // len(by_language))]]
+    few_of_each = [
+        text for part in by_language.values() for text in part[: -(-_POOLED // len(by_language))]
+    ]
     pooled = pooled_rows(encoder, few_of_each, prompts) if is_lsar else None
     query_layer = fitted.layer("query") if fitted.query is not None else None
     calibrated = export(encoder, layer, query_calibration=query_layer, pooled=pooled)
     calibrated.prompts.update(prompts)
     name = model if isinstance(model, str) else None
-    set_card_data(calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps])
+    set_card_data(
+        calibrated, languages=sorted(sample), base_model=name, tags=["calibration", *steps]
+    )
     return calibrated
 
 
@@ -169,7 +196,11 @@ def weak_language_phrases() -> dict[str, list[str]]:
 
 
 def embed_by_language(
-    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], *, batch_size: int = 64, **encode_options: Any
+    model: SentenceTransformer,
+    texts: Mapping[str, Sequence[str]],
+    *,
+    batch_size: int = 64,
+    **encode_options: Any,
 ) -> dict[str, Tensor]:
     """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
 
@@ -177,25 +208,48 @@ def embed_by_language(
     """
     codes = [code for code, part in texts.items() for _ in part]
     everything = [text for part in texts.values() for text in part]
-    with model.truncate_embeddings(None):  # a calibration maps whole embeddings, which are cut afterwards
-        rows = encode(model, everything, codes, batch_size=batch_size, convert_to_tensor=True, **encode_options)
-    return dict(zip(texts, rows.float().cpu().split([len(part) for part in texts.values()]), strict=True))
+    with model.truncate_embeddings(
+        None
+    ):  # a calibration maps whole embeddings, which are cut afterwards
+        rows = encode(
+            model,
+            everything,
+            codes,
+            batch_size=batch_size,
+            convert_to_tensor=True,
+            **encode_options,
+        )
+    return dict(
+        zip(texts, rows.float().cpu().split([len(part) for part in texts.values()]), strict=True)
+    )
 
 
 def embed_both_roles(
-    model: SentenceTransformer, texts: Mapping[str, Sequence[str]], prompts: Mapping[Role, str], **encode_options: Any
+    model: SentenceTransformer,
+    texts: Mapping[str, Sequence[str]],
+    prompts: Mapping[Role, str],
+    **encode_options: Any,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
     """Texts of each language as documents, and the first ones as queries; None where a query is embedded like these."""
     asked = None
     if embeds_roles_apart(model, prompts["query"], prompts["document"]):
         few = min(QUERIES, *map(len, texts.values()))
         first = {code: part[:few] for code, part in texts.items()}
-        asked = embed_by_language(model, first, role="query", prompt=prompts["query"], **encode_options)
-    return embed_by_language(model, texts, role="document", prompt=prompts["document"], **encode_options), asked
+        asked = embed_by_language(
+            model, first, role="query", prompt=prompts["query"], **encode_options
+        )
+    return embed_by_language(
+        model, texts, role="document", prompt=prompts["document"], **encode_options
+    ), asked
 
 
 def embed_pairs(
-    model: SentenceTransformer, pairs: Dataset, *, pivot: str = "en", languages: Iterable[str] | None = None, **how: Any
+    model: SentenceTransformer,
+    pairs: Dataset,
+    *,
+    pivot: str = "en",
+    languages: Iterable[str] | None = None,
+    **how: Any,
 ) -> dict[str, tuple[Tensor, Tensor]]:
     """Embed both sides of parallel sentences that have the pivot on one side, and one of `languages` on the other.
 
@@ -204,9 +258,15 @@ def embed_pairs(
     """
     sides = pairs_by_language(pairs, pivot)
     wanted = set(sides if languages is None else languages) - {pivot}
-    texts = {code: sources + targets for code, (sources, targets) in sorted(sides.items()) if code in wanted}
+    texts = {
+        code: sources + targets
+        for code, (sources, targets) in sorted(sides.items())
+        if code in wanted
+    }
     if not texts:
-        raise ValueError(f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}")
+        raise ValueError(
+            f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {wanted or 'another'}"
+        )
     rows = embed_by_language(model, texts, **how)
     return {code: (both[: len(both) // 2], both[len(both) // 2 :]) for code, both in rows.items()}
 
@@ -249,10 +309,17 @@ def sample_texts(
     if isinstance(texts, Mapping) and all(isinstance(part, Sample) for part in texts.values()):
         drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
     else:
-        drawn = _draw_samples(_text_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29])
-    few = {code: len(drawn[code].texts) if code in drawn else 0 for code in sorted({*drawn, *(wanted or ())})}
+        drawn = _draw_samples(
+            _text_entries(texts, wanted, unit, skip_bad_lines), texts_per_language, [seed, 29]
+        )
+    few = {
+        code: len(drawn[code].texts) if code in drawn else 0
+        for code in sorted({*drawn, *(wanted or ())})
+    }
     if len(few) < 2 or min(few.values()) < min_texts:
-        needed = f"texts in two languages at least, and {min_texts} distinct ones of each (min_texts)"
+        needed = (
+            f"texts in two languages at least, and {min_texts} distinct ones of each (min_texts)"
+        )
         raise DataError(f"needed are {needed}, got {few}; `languages` can leave one out")
     return drawn
 
@@ -272,8 +339,14 @@ def sample_questions(
     their language (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for all,
     are left out, as are languages with fewer than `min_texts`. Where none is named, it is identified (extra `langid`).
     """
-    entries = ((code, text, "", text) for code, text in _question_entries(questions, check_languages(languages)))
-    drawn = {code: part.texts for code, part in _draw_samples(entries, texts_per_language, [seed, 31]).items()}
+    entries = (
+        (code, text, "", text)
+        for code, text in _question_entries(questions, check_languages(languages))
+    )
+    drawn = {
+        code: part.texts
+        for code, part in _draw_samples(entries, texts_per_language, [seed, 31]).items()
+    }
     enough = {code: texts for code, texts in drawn.items() if len(texts) >= min_texts}
     if len(enough) < (1 if languages is None else 2):
         counts = {code: len(texts) for code, texts in drawn.items()}
@@ -283,11 +356,16 @@ def sample_questions(
 
 
 def _draw_samples(entries: _Entries, texts_per_language: int, seed: list[int]) -> dict[str, Sample]:
-    places: dict[str, dict[str, tuple[int, int]]] = {}  # language -> text -> the numbers of its file and document
+    places: dict[
+        str, dict[str, tuple[int, int]]
+    ] = {}  # language -> text -> the numbers of its file and document
     files: dict[str, int] = {}
     numbers: dict[tuple[str, str], int] = {}
     for language, text, file, document in entries:
-        place = files.setdefault(file, len(files)), numbers.setdefault((file, document), len(numbers))
+        place = (
+            files.setdefault(file, len(files)),
+            numbers.setdefault((file, document), len(numbers)),
+        )
         places.setdefault(language, {}).setdefault(text, place)
     generator, drawn = np.random.default_rng(seed), {}
     for language in sorted(places):
@@ -310,10 +388,14 @@ def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
 def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator[tuple[str, str]]:
     """Language and text of questions; those that name no language are identified one by one."""
     if isinstance(questions, Mapping | Dataset):
-        yield from ((language, text) for language, text, *_ in _text_entries(questions, wanted, None, False))
+        yield from (
+            (language, text) for language, text, *_ in _text_entries(questions, wanted, None, False)
+        )
         return
-    for source in split_sources([questions] if isinstance(questions, str | Path) else list(questions))[0]:
-        path = next(iter(sorted(Path(source).glob("queries.jsonl*"))), Path(source))
+    for source in split_sources(
+        [questions] if isinstance(questions, str | Path) else list(questions)
+    )[0]:
+        path = queries_of(Path(source)) or Path(source)
         records: Any = path
         column, language = None, dict[str, str]()
         if ".jsonl" in path.name:
@@ -326,7 +408,9 @@ def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator
             yield from ((document.language, text) for text in filter(None, document.sentences))
 
 
-def _text_entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool) -> _Entries:
+def _text_entries(
+    texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool
+) -> _Entries:
     rows: Iterable[tuple[str, str, str]]
     if isinstance(texts, Mapping):
         rows = ((code, text, str(row)) for code in texts for row, text in enumerate(texts[code]))
@@ -338,7 +422,9 @@ def _text_entries(texts: Any, wanted: frozenset[str] | None, unit: Unit | None, 
         bad_lines = BadLines(skip_bad_lines)
         sources = [texts] if isinstance(texts, str | Path) else list(texts)
         for entry in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
-            for text in filter(None, entry.sentences):  # a document in several languages is one in each
+            for text in filter(
+                None, entry.sentences
+            ):  # a document in several languages is one in each
                 yield entry.language, text, entry.file, f"{entry.language} {entry.name}"
         bad_lines.warn()
         return

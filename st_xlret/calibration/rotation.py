@@ -35,10 +35,15 @@ def rotate_into_pivot(
 ) -> tuple[Maps, dict[str, str]]:
     """The part `strength` of the rotation of vectors, after maps, into the pivot's space, and how each was found."""
     codes, width = list(rows), maps.offset.shape[1]
-    counts = {code: len(pairs[code][0]) if code in pairs else len(vectors) for code, vectors in rows.items()}
+    counts = {
+        code: len(pairs[code][0]) if code in pairs else len(vectors)
+        for code, vectors in rows.items()
+    }
     if set(codes) - {pivot} <= set(pairs):
         del counts[pivot]  # its own texts are not used then
-    few = {code: count for code, count in counts.items() if count < width}  # most of it would be arbitrary
+    few = {
+        code: count for code, count in counts.items() if count < width
+    }  # most of it would be arbitrary
     if strength and (few or not pairs.keys() <= rows.keys()):
         needed = f"a rotation in {width} dimensions needs as many texts, or pairs, of each language"
         raise ValueError(f"{needed}: {few}; pairs are in {list(pairs)}, and texts in {codes}")
@@ -53,12 +58,17 @@ def rotate_into_pivot(
         if code == pivot or not strength:
             continue
         if code in pairs:
-            source, target = mapped_rows(code, pairs[code][0]).double(), mapped_rows(pivot, pairs[code][1]).double()
+            source, target = (
+                mapped_rows(code, pairs[code][0]).double(),
+                mapped_rows(pivot, pairs[code][1]).double(),
+            )
             rotation, note = procrustes(source, target), f"Procrustes on {len(source)} pairs"
         else:
             source, target = mapped_rows(code, rows[code]), mapped_rows(pivot, rows[pivot])
             language_seed = seed + zlib.crc32(code.encode())
-            rotation, note = unsupervised_rotation(source, target, adversarial=adversarial, seed=language_seed)
+            rotation, note = unsupervised_rotation(
+                source, target, adversarial=adversarial, seed=language_seed
+            )
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
     return Maps(matrices, np.zeros((len(codes), width))), notes
@@ -84,7 +94,9 @@ def procrustes(source: Tensor, target: Tensor) -> Tensor:
     correlation = target.double().T @ source.double()
     singular = torch.linalg.svdvals(correlation)
     if singular[-1] <= 1e-12 * singular[0]:  # else some directions would be rotated at random
-        correlation = correlation + 1e-6 * singular.mean() * torch.eye(len(correlation)).to(correlation)
+        correlation = correlation + 1e-6 * singular.mean() * torch.eye(len(correlation)).to(
+            correlation
+        )
     return nearest_orthogonal(correlation)
 
 
@@ -99,7 +111,10 @@ def partial_rotation(rotation: Tensor, strength: float) -> Tensor:
 
 def rotation_agreement(one: Tensor, other: Tensor) -> float:
     """What two rotations have in common beyond the identity: the cosine of `W - (tr W / d) I`, about 0 for noise."""
-    parts = [matrix - matrix.diagonal().mean() * torch.eye(len(matrix)).to(matrix) for matrix in (one, other)]
+    parts = [
+        matrix - matrix.diagonal().mean() * torch.eye(len(matrix)).to(matrix)
+        for matrix in (one, other)
+    ]
     lengths = float(parts[0].norm() * parts[1].norm())
     return float((parts[0] * parts[1]).sum()) / lengths if lengths else 1.0
 
@@ -113,14 +128,17 @@ def mean_csls_criterion(source: Tensor, target: Tensor, neighbours: int = NEIGHB
     return float(cosines.gather(1, scores.argmax(dim=1, keepdim=True)).mean())
 
 
-def cosines_and_csls(source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS) -> tuple[Tensor, Tensor]:
+def cosines_and_csls(
+    source: Tensor, target: Tensor, neighbours: int = NEIGHBOURS
+) -> tuple[Tensor, Tensor]:
     """The cosines (S, T) of all rows, and `CSLS(x, y) = 2 cos(x, y) - r_T(x) - r_S(y)` (Conneau et al. 2018, Eq. 3).
 
     r_T(x) is the mean cosine of x with its nearest target rows, and r_S(y) that of y with its nearest source rows.
     """
     cosines = unit_rows(source, "source") @ unit_rows(target, "target").T
     of_source, of_target = (
-        side.topk(min(neighbours, side.shape[1]), dim=1).values.mean(dim=1) for side in (cosines, cosines.T)
+        side.topk(min(neighbours, side.shape[1]), dim=1).values.mean(dim=1)
+        for side in (cosines, cosines.T)
     )
     return cosines, 2 * cosines - of_source[:, None] - of_target
 
@@ -140,7 +158,12 @@ class _Candidate(NamedTuple):
 
 
 def unsupervised_rotation(
-    source: Tensor, target: Tensor, *, adversarial: bool = True, min_agreement: float = 0.8, seed: int = 0
+    source: Tensor,
+    target: Tensor,
+    *,
+    adversarial: bool = True,
+    min_agreement: float = 0.8,
+    seed: int = 0,
 ) -> tuple[Tensor, str]:
     """Find the rotation of one language's embeddings onto another's without any pairs (Conneau et al. 2018).
 
@@ -166,7 +189,10 @@ def unsupervised_rotation(
     generator = torch.Generator().manual_seed(seed)
     fit_source, held_source = _draw_and_hold_out(source, generator)
     fit_target, held_target = _draw_and_hold_out(target, generator)
-    whole, halves = (fit_source, fit_target), [(fit_source[half::2], fit_target[half::2]) for half in (0, 1)]
+    whole, halves = (
+        (fit_source, fit_target),
+        [(fit_source[half::2], fit_target[half::2]) for half in (0, 1)],
+    )
     unchanged = torch.eye(source.shape[1], dtype=torch.float64, device=source.device)
 
     def criterion(rotation: Tensor) -> float:
@@ -189,20 +215,31 @@ def unsupervised_rotation(
         # Where halves are to agree, the first one's start serves the whole: training is what takes the time.
         first = starting_rotation(name, halves[0] if min_agreement else whole)
         path = [
-            _Candidate(f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation)
+            _Candidate(
+                f"{name}, refined {rounds}x" if rounds else name, criterion(rotation), rotation
+            )
             for rounds, rotation in enumerate(_refined_rotations(first, *whole))
         ]
         if min_agreement and max(each.criterion for each in path) > identity.criterion:
             *_, of_first_half = _refined_rotations(first, *halves[0])
-            *_, of_second_half = _refined_rotations(starting_rotation(name, halves[1], 1), *halves[1])
+            *_, of_second_half = _refined_rotations(
+                starting_rotation(name, halves[1], 1), *halves[1]
+            )
             agreement = rotation_agreement(of_first_half, of_second_half)
             agree = agreement >= min_agreement
-            path = [each._replace(agreement=agreement, trusted=agree and each.criterion >= least) for each in path]
+            path = [
+                each._replace(agreement=agreement, trusted=agree and each.criterion >= least)
+                for each in path
+            ]
         candidates += [each for each in path if each.rotation is not unchanged]
     best = min(candidates, key=lambda candidate: (not candidate.trusted, -candidate.criterion))
     words = [str(best)] + [f"instead of {identity}"] * (best is not identity)
     refused = [candidate for candidate in candidates if not candidate.trusted]
-    words += [f"not verified: {max(refused, key=lambda candidate: candidate.criterion)}"] if refused else []
+    words += (
+        [f"not verified: {max(refused, key=lambda candidate: candidate.criterion)}"]
+        if refused
+        else []
+    )
     return best.rotation, "; ".join(words)
 
 
@@ -219,7 +256,11 @@ def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> I
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         widths = (dimension, HIDDEN, HIDDEN)
-        layers = [part for i in (0, 1) for part in (nn.Linear(widths[i], widths[i + 1]), nn.LeakyReLU(0.2))]
+        layers = [
+            part
+            for i in (0, 1)
+            for part in (nn.Linear(widths[i], widths[i + 1]), nn.LeakyReLU(0.2))
+        ]
         discriminator = nn.Sequential(*layers, nn.Linear(HIDDEN, 1)).to(source.device)
     parameters = list(discriminator.parameters())
     rotation = torch.eye(dimension, device=source.device, requires_grad=True)
@@ -239,8 +280,16 @@ def adversarial_rotations(source: Tensor, target: Tensor, *, seed: int = 0) -> I
     for epoch in range(EPOCHS):
         for _ in range(STEPS_PER_EPOCH):
             for _ in range(DISCRIMINATOR_STEPS):
-                _take_sgd_step(discriminator_loss(rotation.detach(), source_labels), parameters, DECAY**epoch * RATE)
-            _take_sgd_step(discriminator_loss(rotation, 1 - source_labels), [rotation], DECAY**epoch * ROTATION_RATE)
+                _take_sgd_step(
+                    discriminator_loss(rotation.detach(), source_labels),
+                    parameters,
+                    DECAY**epoch * RATE,
+                )
+            _take_sgd_step(
+                discriminator_loss(rotation, 1 - source_labels),
+                [rotation],
+                DECAY**epoch * ROTATION_RATE,
+            )
             with torch.no_grad():  # back towards the orthogonal matrices (Eq. 7)
                 rotation.copy_((1 + BETA) * rotation - BETA * (rotation @ rotation.T) @ rotation)
         yield rotation.detach().double()

@@ -44,9 +44,14 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     module, function = ("calibrate", name) if name in ("report", "apply") else (name, "main")
-    if name in ("calibrate", "report"):  # NumPy's threads always wait actively; `search` has large products for them
+    if name in (
+        "calibrate",
+        "report",
+    ):  # NumPy's threads always wait actively; `search` has large products for them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if isinstance(sys.stdout, TextIOWrapper):  # a console that cannot show a letter takes no result away
+    if isinstance(
+        sys.stdout, TextIOWrapper
+    ):  # a console that cannot show a letter takes no result away
         sys.stdout.reconfigure(errors="backslashreplace")
     from st_xlret.stores.base import without_secrets
 
@@ -62,7 +67,9 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
         warnings.formatwarning = shown
 
 
-def check_options(options: object, *needed: str, unread: Sequence[str] = (), where: str = "") -> None:
+def check_options(
+    options: object, *needed: str, unread: Sequence[str] = (), where: str = ""
+) -> None:
     """Refuse, by a `ValueError`, a command without an option that it needs, or with one that it would not read."""
     missing = [name for name in needed if not getattr(options, name)]
     for names, problem in ((missing, "missing"), (unread, f"not read {where}")):

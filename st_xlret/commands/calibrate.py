@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import st_xlret
 import st_xlret.calibration as calibrations
 from st_xlret.commands import check_options
-from st_xlret.files import PICTURE, atomic_directory, atomic_file, check_output_directory, write_json
+from st_xlret.files import (
+    PICTURE,
+    atomic_directory,
+    atomic_file,
+    check_output_directory,
+    write_json,
+)
 from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
@@ -33,8 +39,8 @@ from st_xlret.stores.apply import apply_calibration
 from st_xlret.stores.base import STORES, Store, counts_in_words, open_store
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.choose import Comparison
     from st_xlret.calibration.judged import Batch, Recall
+    from st_xlret.calibration.report import Comparison
 
 _CHECKED_TEXTS, _REPORTED_TEXTS, _DOUBTFUL = 300, 300, 0.2
 _UNITS = ["sentence", "text", "document"]
@@ -66,12 +72,18 @@ class EncoderArguments:
 
     _argument_group_name = "encoder and texts"
 
-    documents: list[str] = option([], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout.")
+    documents: list[str] = option(
+        [], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout."
+    )
     model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     unit: str | None = option(
-        None, "What is taken; text: a line or an element. By default document in BEIR's layout, else sentence.", _UNITS
+        None,
+        "What is taken; text: a line or an element. By default document in BEIR's layout, else sentence.",
+        _UNITS,
     )
-    skip_bad_lines: bool = option(False, "Skip and count bad lines instead of stopping at the first one.")
+    skip_bad_lines: bool = option(
+        False, "Skip and count bad lines instead of stopping at the first one."
+    )
     batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
@@ -82,15 +94,26 @@ class SampleArguments(EncoderArguments):
 
     languages: list[str] = option([], "Languages to look at. All by default.")
     texts_per_language: int | None = option(
-        None, "Texts or vectors of each language. By default 300, and 1500 for steps but lsar, shift and to_pivot."
+        None,
+        "Texts or vectors of each language. By default 300, and 1500 for steps but lsar, shift and to_pivot.",
     )
-    query_prompt: str | None = option(None, "Put before queries: a text, or the name of one of the model's prompts.")
-    document_prompt: str | None = option(None, "Put before documents, likewise. By default the model's own.")
-    precision: str = option("auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS)
+    query_prompt: str | None = option(
+        None, "Put before queries: a text, or the name of one of the model's prompts."
+    )
+    document_prompt: str | None = option(
+        None, "Put before documents, likewise. By default the model's own."
+    )
+    precision: str = option(
+        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS
+    )
 
     def sample_texts(self, **draw_options: Any) -> Any:
         """Texts of each language of the documents; the options of the draw are how many, and how."""
-        reading = {"languages": self.languages, "unit": self.unit, "skip_bad_lines": self.skip_bad_lines}
+        reading = {
+            "languages": self.languages,
+            "unit": self.unit,
+            "skip_bad_lines": self.skip_bad_lines,
+        }
         return calibrations.sample_texts(self.documents, **reading, **draw_options)
 
 
@@ -101,12 +124,19 @@ class StoreArguments:
     _argument_group_name = "stored vectors"
 
     vectors: str | None = option(
-        None, f"{', '.join(f'F{kind}' if kind[0] == '.' else f'{kind}:...' for kind in STORES)}, instead of texts."
+        None,
+        f"{', '.join(f'F{kind}' if kind[0] == '.' else f'{kind}:...' for kind in STORES)}, instead of texts.",
     )
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
-    language_field: str | None = option(None, "Field of the languages. By default 'language' or 'lang'.")
-    text_field: str | None = option(None, "Field of texts, whose language is identified where none is named.")
-    languages_file: str | None = option(None, "For .npy and .faiss: a code a line, in the order of the vectors.")
+    language_field: str | None = option(
+        None, "Field of the languages. By default 'language' or 'lang'."
+    )
+    text_field: str | None = option(
+        None, "Field of texts, whose language is identified where none is named."
+    )
+    languages_file: str | None = option(
+        None, "For .npy and .faiss: a code a line, in the order of the vectors."
+    )
 
     def open_store(self) -> Store:
         """The store; without --vectors a `ValueError`."""
@@ -121,7 +151,9 @@ class Arguments:
 
     _argument_group_name = "calibration"
 
-    output: str = option(None, "Folder for the calibrated model or the map, with the report on its language bias.")
+    output: str = option(
+        None, "Folder for the calibrated model or the map, with the report on its language bias."
+    )
     overwrite: bool = option(False, "Replace a model or a map that is there.")
     steps: list[str] = option(
         ["lsar"],
@@ -136,17 +168,26 @@ class Arguments:
         "(questions.fr.txt); of --vectors, the address of theirs. With --queries_only and lsar, 5 of a language do.",
     )
     qrels: str | None = option(
-        None, "With --vectors and --queries: BEIR's or TREC's judgements. Half of the queries choose the strength."
+        None,
+        "With --vectors and --queries: BEIR's or TREC's judgements. Half of the queries choose the strength.",
     )
-    queries_only: bool = option(False, "Map queries alone: an index goes on working. For lsar and shift.")
-    phrases: bool = option(True, "Phrases of weak languages join lsar of a model, for languages without texts.")
+    queries_only: bool = option(
+        False, "Map queries alone: an index goes on working. For lsar and shift."
+    )
+    phrases: bool = option(
+        True, "Phrases of weak languages join lsar of a model, for languages without texts."
+    )
     strength: str | None = option(
-        None, "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate."
+        None,
+        "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and with rotate.",
     )
     keep_mean: float | None = option(
-        None, "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, else as papers."
+        None,
+        "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, else as papers.",
     )
-    pivot: str = option("en", "The language into which rotate and to_pivot map, and of texts that name none.")
+    pivot: str = option(
+        "en", "The language into which rotate and to_pivot map, and of texts that name none."
+    )
     pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
     min_texts: int = option(50, "Fewest texts of a language.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
@@ -172,14 +213,23 @@ class ApplyArguments:
     """Which map, and where its results go."""
 
     map: str = field(metadata={"help": "Folder of the calibration."})
-    into: str = field(metadata={"help": "Name of the new file, named vector, column, table or collection."})
+    into: str = field(
+        metadata={"help": "Name of the new file, named vector, column, table or collection."}
+    )
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = _parse_options(Arguments, words, description=__doc__, prog=prog)
-    sources = [texts.model, stored.vectors, stored.languages_file, options.qrels, *options.pairs, *options.queries]
+    sources = [
+        texts.model,
+        stored.vectors,
+        stored.languages_file,
+        options.qrels,
+        *options.pairs,
+        *options.queries,
+    ]
     check_output_directory(options.output, options.overwrite, inputs=[*sources, *texts.documents])
     if stored.vectors is None:
         _calibrate_model(texts, options)
@@ -189,8 +239,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
-    texts, stored, options = _parse_options(ReportArguments, arguments, description=_REPORT, prog=prog)
-    from st_xlret.evaluation.tables import plot_language_bias
+    texts, stored, options = _parse_options(
+        ReportArguments, arguments, description=_REPORT, prog=prog
+    )
+    from st_xlret.calibration.plots import plot_language_bias
 
     output = Path(options.output)
     picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
@@ -217,7 +269,9 @@ def apply(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
 
 def _parse_options(own_group: Any, words: Sequence[str], **parser_options: Any) -> Any:
     """Read which texts or stored vectors, and a command's own options; a `ValueError` for both sources or neither."""
-    texts, stored, options = parse([SampleArguments, StoreArguments, own_group], words, **parser_options)
+    texts, stored, options = parse(
+        [SampleArguments, StoreArguments, own_group], words, **parser_options
+    )
     check_options(options, "output")
     others: tuple[str, ...] = ("qrels",)
     if stored.vectors is None:
@@ -226,23 +280,34 @@ def _parse_options(own_group: Any, words: Sequence[str], **parser_options: Any) 
         check_options(options, *["queries"] * bool(getattr(options, "qrels", None)))
         others = ("model", "documents", "pairs")
     beside = [name for name in others if (vars(texts) | vars(options)).get(name)]
-    check_options(options, unread=beside, where=f"{'without' if stored.vectors is None else 'with'} --vectors")
+    check_options(
+        options, unread=beside, where=f"{'without' if stored.vectors is None else 'with'} --vectors"
+    )
     return texts, stored, options
 
 
-def _compare_usual_calibrations(texts: SampleArguments, stored: StoreArguments, options: ReportArguments) -> Comparison:
+def _compare_usual_calibrations(
+    texts: SampleArguments, stored: StoreArguments, options: ReportArguments
+) -> Comparison:
     """The bias of an encoder or of stored vectors, and what the usual calibrations would make of it."""
     count, queries, ids = texts.texts_per_language or _REPORTED_TEXTS, None, None
     fit_options: Any = {"texts": count, "neighbours": options.neighbours, "min_texts": 2}
     if stored.vectors is None:
-        documents, queries, ids = _embed_sample(texts, texts.sample_texts(texts_per_language=count, seed=options.seed))
+        documents, queries, ids = _embed_sample(
+            texts, texts.sample_texts(texts_per_language=count, seed=options.seed)
+        )
         fit_options |= {"normalize": False}
     else:
         store = stored.open_store()
-        documents = _sample_vectors(store, texts, count, min_texts=Arguments.min_texts, seed=options.seed)
+        documents = _sample_vectors(
+            store, texts, count, min_texts=Arguments.min_texts, seed=options.seed
+        )
         fit_options |= {"queries_only": True, "metric": store.metric}
     steps = ["lsar"] if len(documents) <= next(iter(documents.values())).shape[1] else ["shift"]
-    return replace(calibrations.fit_and_compare(documents, queries, ids, steps=steps, **fit_options)[1], used=False)
+    return replace(
+        calibrations.fit_and_compare(documents, queries, ids, steps=steps, **fit_options)[1],
+        used=False,
+    )
 
 
 def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -252,8 +317,14 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
     from st_xlret.hub.export import load_model
 
     model = load_model(texts.model or "", texts.device)
-    prompts = {role: role_prompt(model, role, getattr(texts, f"{role}_prompt")) for role in PROMPT_NAMES}
-    encoding = {"batch_size": texts.batch_size, "precision": texts.precision, "show_progress_bar": True}
+    prompts = {
+        role: role_prompt(model, role, getattr(texts, f"{role}_prompt")) for role in PROMPT_NAMES
+    }
+    encoding = {
+        "batch_size": texts.batch_size,
+        "precision": texts.precision,
+        "show_progress_bar": True,
+    }
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
     document_ids = {code: part.documents for code, part in sample.items()}
@@ -267,29 +338,52 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     from st_xlret.hub.export import load_model
 
     count = texts.texts_per_language or usual_texts_per_language(options.steps)
-    draw_options: Any = {"texts_per_language": count, "min_texts": options.min_texts, "seed": options.seed}
+    draw_options: Any = {
+        "texts_per_language": count,
+        "min_texts": options.min_texts,
+        "seed": options.seed,
+    }
     sample = texts.sample_texts(**draw_options)
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
     reading = {"languages": list(sample), "skip_bad_lines": texts.skip_bad_lines}
     pairs = st_xlret.load_pairs(options.pairs, **reading) if options.pairs else None
     model = load_model(texts.model or "", texts.device)
-    if not (texts.query_prompt or texts.document_prompt or any(role_prompt(model, role) for role in PROMPT_NAMES)):
+    if not (
+        texts.query_prompt
+        or texts.document_prompt
+        or any(role_prompt(model, role) for role in PROMPT_NAMES)
+    ):
         way_out = "give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and --document_prompt"
-        print(f"the model names no prompts: texts are embedded as they are. If it was trained with prompts, {way_out}")
+        print(
+            f"the model names no prompts: texts are embedded as they are. If it was trained with prompts, {way_out}"
+        )
     comparisons: list[Comparison] = []
     names = ["steps", "phrases", "queries_only", "pivot", "keep_mean"]
     names += ["query_prompt", "document_prompt", "batch_size", "precision"]
     settings: Any = {name: (vars(texts) | vars(options))[name] for name in names}
-    settings |= {"strength": options.strength_with_default(1.0), "queries": options.queries or None, "pairs": pairs}
-    calibrated = st_xlret.calibrate(model, sample, report=comparisons.append, **settings, **draw_options)
+    settings |= {
+        "strength": options.strength_with_default(1.0),
+        "queries": options.queries or None,
+        "pairs": pairs,
+    }
+    calibrated = st_xlret.calibrate(
+        model, sample, report=comparisons.append, **settings, **draw_options
+    )
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         save_portable(calibrated, folder)
         comparisons[0].write(folder)
-    print(f"\n{comparisons[0]}\n\nThe calibrated model is in {options.output}, for Sentence Transformers alone:\n")
+    print(
+        f"\n{comparisons[0]}\n\nThe calibrated model is in {options.output}, for Sentence Transformers alone:\n"
+    )
     print(f'    model = SentenceTransformer("{options.output}")')
-    print("".join(f"    {role}_vectors = {call}\n" for role, (_, call) in encoding_calls(calibrated).items()))
+    print(
+        "".join(
+            f"    {role}_vectors = {call}\n"
+            for role, (_, call) in encoding_calls(calibrated).items()
+        )
+    )
 
 
 def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
@@ -309,9 +403,10 @@ def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
 
 
 def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
-    from st_xlret.calibration.calibration import check_steps
-    from st_xlret.calibration.choose import QUESTIONS, STRENGTHS
+    from st_xlret.calibration.checks import check_steps
+    from st_xlret.calibration.choose import QUESTIONS
     from st_xlret.calibration.model import usual_texts_per_language
+    from st_xlret.calibration.report import STRENGTHS
 
     amount = options.strength_with_default("auto")
     check_steps(options.steps, amount, queries_only=options.queries_only)
@@ -322,20 +417,37 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     count = texts.texts_per_language or usual_texts_per_language(options.steps)
     draw_options: Any = {"min_texts": options.min_texts, "seed": options.seed}
     sample, questions = _sample_vectors(store, texts, count, **draw_options), None
-    fit_options: Any = {name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")}
+    fit_options: Any = {
+        name: getattr(options, name) for name in ("steps", "queries_only", "pivot", "keep_mean")
+    }
     fit_options |= {"metric": store.metric, "model": store.model, **draw_options}
     recalls: dict[float, tuple[Recall, Recall]] = {}
     if queries is not None and options.qrels:
         fitted = calibrations.VectorCalibration.fit(sample, **fit_options)
-        maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})}
-        recalls = calibrations.judged_recall(_usable_rows(store), _usable_rows(queries), options.qrels, maps)
+        maps = {
+            at: fitted.at(at)
+            for at in sorted({*STRENGTHS, *([] if amount == "auto" else [amount])})
+        }
+        recalls = calibrations.judged_recall(
+            _usable_rows(store), _usable_rows(queries), options.qrels, maps
+        )
         if amount == "auto":
             amount = max(recalls, key=lambda at: recalls[float(at)][0].overall)
     elif queries is not None:
-        few = min(QUESTIONS, options.min_texts) if options.queries_only and options.steps == ["lsar"] else None
-        questions = _sample_vectors(queries, texts, count, min_texts=few or options.min_texts, seed=options.seed)
-    calibration, comparison = calibrations.fit_and_compare(sample, questions=questions, strength=amount, **fit_options)
-    comparison = replace(comparison, judged={at: first.overall for at, (first, _) in recalls.items()})
+        few = (
+            min(QUESTIONS, options.min_texts)
+            if options.queries_only and options.steps == ["lsar"]
+            else None
+        )
+        questions = _sample_vectors(
+            queries, texts, count, min_texts=few or options.min_texts, seed=options.seed
+        )
+    calibration, comparison = calibrations.fit_and_compare(
+        sample, questions=questions, strength=amount, **fit_options
+    )
+    comparison = replace(
+        comparison, judged={at: first.overall for at, (first, _) in recalls.items()}
+    )
     halves = [
         {"strength": strength, "first_half": first._asdict(), "second_half": second._asdict()}
         for strength, (first, second) in recalls.items()
@@ -354,15 +466,21 @@ def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: 
     )
 
 
-def _sample_vectors(store: Store, texts: SampleArguments, count: int, *, min_texts: int, seed: int) -> dict[str, Any]:
+def _sample_vectors(
+    store: Store, texts: SampleArguments, count: int, *, min_texts: int, seed: int
+) -> dict[str, Any]:
     """Vectors of each language of a store; languages with fewer than `min_texts` are left out, and named."""
     mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
-    sample = store.sample(count, languages=texts.languages or None, seed=seed, show_progress_bar=True)
+    sample = store.sample(
+        count, languages=texts.languages or None, seed=seed, show_progress_bar=True
+    )
     kept = {code: rows for code, rows in sample.items() if len(rows) >= min_texts}
     print(f"sampled: {', '.join(f'{code} {len(rows)}' for code, rows in list(kept.items())[:30])}")
     if few := [f"{code[:20]} {len(rows)}" for code, rows in sample.items() if code not in kept]:
-        print(f"warning: left out, with fewer than {min_texts} vectors: {len(few)} languages, {', '.join(few[:30])}")
+        print(
+            f"warning: left out, with fewer than {min_texts} vectors: {len(few)} languages, {', '.join(few[:30])}"
+        )
     return kept or sample  # which the fit refuses
 
 
@@ -374,11 +492,16 @@ def _usable_rows(store: Store) -> Iterator[Batch]:
 
 
 def _recall_table(recalls: Mapping[float, tuple[Recall, Recall]], used: object) -> str:
-    from st_xlret.evaluation.tables import markdown_table, percent
+    from st_xlret.tables import markdown_table, percent
 
     rows = [
-        [f"{strength:g}{' (used)' * (strength == used)}", *(percent(figure).replace("nan", "-") for figure in second)]
+        [
+            f"{strength:g}{' (used)' * (strength == used)}",
+            *(percent(figure).replace("nan", "-") for figure in second),
+        ]
         for strength, (_, second) in recalls.items()
     ]
-    table = markdown_table(["strength", "all answers", "in the language of the query", "in others"], rows)
+    table = markdown_table(
+        ["strength", "all answers", "in the language of the query", "in others"], rows
+    )
     return f"Recall@10 (%) of one half of the judged queries; auto is chosen by the other half:\n\n{table}"

@@ -23,23 +23,39 @@ _DTYPES = ["auto", "float32", "bfloat16", "float16"]
 class Arguments:
     """What to export, and how."""
 
-    model: str = option(None, "The model: a folder, such as a checkpoint of a run, or a name on the Hub.")
+    model: str = option(
+        None, "The model: a folder, such as a checkpoint of a run, or a name on the Hub."
+    )
     output: str = option(None, "Folder of the plain model.")
     overwrite: bool = option(False, "Replace a model that is there, on the Hub, too.")
-    calibration: str | None = option(None, "Folder of a calibration, which is put at the end of the model.")
-    documents: list[str] = option([], "Texts on which lengths of pooled vectors are measured. By default phrases.")
-    default_language: str | None = option(None, "With a map per language: that of texts that name none.")
-    dtype: str = option("auto", "Number format of the weights; 16 bits halve the files. auto: the model's.", _DTYPES)
+    calibration: str | None = option(
+        None, "Folder of a calibration, which is put at the end of the model."
+    )
+    documents: list[str] = option(
+        [], "Texts on which lengths of pooled vectors are measured. By default phrases."
+    )
+    default_language: str | None = option(
+        None, "With a map per language: that of texts that name none."
+    )
+    dtype: str = option(
+        "auto", "Number format of the weights; 16 bits halve the files. auto: the model's.", _DTYPES
+    )
     license: str | None = option(None, "Licence in the model card, such as apache-2.0.")
-    push_to_hub: str | None = option(None, "Also upload the folder to this repository, such as me/my-model.")
+    push_to_hub: str | None = option(
+        None, "Also upload the folder to this repository, such as me/my-model."
+    )
     private: bool = option(False, "With --push_to_hub: to a private repository.")
-    revision: str | None = option(None, "With --push_to_hub: to this branch, which is made if there is none.")
+    revision: str | None = option(
+        None, "With --push_to_hub: to this branch, which is made if there is none."
+    )
     create_pr: bool = option(False, "With --push_to_hub: as a proposal (pull request).")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     """Run the command `export`."""
-    (options,) = parse([Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog)
+    (options,) = parse(
+        [Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog
+    )
     check_options(options, "output")
     import torch
     from sentence_transformers.base.modules import Normalize
@@ -50,18 +66,26 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from st_xlret.hub.export import Repository, export, load_model, pooled_rows
 
     check_license(options.license)
-    target = check_output_directory(options.output, options.overwrite, inputs=[options.model, options.calibration])
+    target = check_output_directory(
+        options.output, options.overwrite, inputs=[options.model, options.calibration]
+    )
     place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
-    repository = options.push_to_hub and Repository(options.push_to_hub, private=options.private or None, **place)
+    repository = options.push_to_hub and Repository(
+        options.push_to_hub, private=options.private or None, **place
+    )
     calibration = VectorCalibration.load(options.calibration) if options.calibration else None
     options.model = options.model or (calibration.model if calibration else None)
     check_options(options, "model")
     model, maps = load_model(options.model, "cpu"), {}
     if calibration:
-        if calibration.normalize and not isinstance(model[-1], Normalize):  # it was fitted on vectors of unit length
+        if calibration.normalize and not isinstance(
+            model[-1], Normalize
+        ):  # it was fitted on vectors of unit length
             model.append(Normalize())
         maps["calibration"] = calibration.layer("document")
-        maps["query_calibration"] = calibration.layer("query") if calibration.query is not None else None
+        maps["query_calibration"] = (
+            calibration.layer("query") if calibration.query is not None else None
+        )
         drawn = {code: [*part, " ".join(part)] for code, part in weak_language_phrases().items()}
         if options.documents:
             sample = sample_texts(options.documents, texts_per_language=100)

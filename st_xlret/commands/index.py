@@ -33,16 +33,22 @@ class Arguments(EncoderArguments):
     output: str = option(None, "File of the index, .parquet.")
     overwrite: bool = option(False, "Replace an index that is there.")
     column: str | None = option(None, "Column of tables (its number from 1, or its name).")
-    language: str | None = option(None, "Language of documents that do not name theirs. By default it is identified.")
+    language: str | None = option(
+        None, "Language of documents that do not name theirs. By default it is identified."
+    )
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     """Run the command `index`. Texts and vectors go to the disk as they are embedded: memory stays constant."""
-    (options,) = parse([Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog)
+    (options,) = parse(
+        [Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog
+    )
     check_options(options, "documents", "model", "output")
     target = Path(options.output)
     if target.suffix != ".parquet" or target.exists() and not options.overwrite:
-        raise FileExistsError(f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)")
+        raise FileExistsError(
+            f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)"
+        )
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
@@ -56,13 +62,19 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
     count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
     work = target.with_name(f".{target.name}.embeddings")
-    ours = f"PAR1(?s:.*){METADATA.decode()}"  # the name of the metadata stands at the end of the file
+    ours = (
+        f"PAR1(?s:.*){METADATA.decode()}"  # the name of the metadata stands at the end of the file
+    )
     with (
         atomic_file(target, ours=ours, inputs=options.documents) as part,
         tqdm(desc="Indexing", unit=" texts") as bar,
         ExitStack() as opened,
     ):
-        reading: Any = {"language": options.language or UNKNOWN, "unit": options.unit, "column": options.column}
+        reading: Any = {
+            "language": options.language or UNKNOWN,
+            "unit": options.unit,
+            "column": options.column,
+        }
         documents = read_documents(options.documents, bad_lines=bad_lines, **reading)
         texts = ((document, text) for document in documents for text in document.sentences if text)
         batch = list(islice(texts, _AT_A_TIME))
@@ -81,18 +93,29 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
         def embed_shard(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
             languages, texts = zip(*rows[shard], strict=True)
-            settings: Any = {"normalize_embeddings": is_cosine, "batch_size": options.batch_size, "role": "document"}
-            return encoding.encode(model, texts, encoding.known_languages(model, languages), **settings)
+            settings: Any = {
+                "normalize_embeddings": is_cosine,
+                "batch_size": options.batch_size,
+                "role": "document",
+            }
+            return encoding.encode(
+                model, texts, encoding.known_languages(model, languages), **settings
+            )
 
         writer: ParquetWriter | None = None
         while batch:
-            rows = [(identify(text) if each.language == UNKNOWN else each.language, text) for each, text in batch]
+            rows = [
+                (identify(text) if each.language == UNKNOWN else each.language, text)
+                for each, text in batch
+            ]
             kept = encoding.KeptVectors(work / cache_key([metadata, rows]), shard_size=_AT_A_TIME)
             halves = kept.write(rows, partial(embed_shard, rows))[:]
             columns = {
                 "text": [text for _, text in rows],
                 "language": pa.array([code or None for code, _ in rows], pa.string()),
-                "vector": pa.FixedSizeListArray.from_arrays(pa.array(halves.ravel()), halves.shape[1]),
+                "vector": pa.FixedSizeListArray.from_arrays(
+                    pa.array(halves.ravel()), halves.shape[1]
+                ),
                 "document": [document.name for document, _ in batch],
                 "source": [document.file for document, _ in batch],
             }

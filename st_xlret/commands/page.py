@@ -30,7 +30,9 @@ _COLOURS = (
 _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
-def _results_html(title: str, note: str, results: Sequence[SearchResult], colours: dict[str, str]) -> str:
+def _results_html(
+    title: str, note: str, results: Sequence[SearchResult], colours: dict[str, str]
+) -> str:
     """One column of the page: a bar of the languages of its results, and the results, with all of it escaped."""
     codes = [result["language"] or "?" for result in results]
     bar = "".join(
@@ -74,7 +76,9 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
             self.send_response(status)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
-            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.send_header(
+                "Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"
+            )
             self.end_headers()
             self.wfile.write(content)
 

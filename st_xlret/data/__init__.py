@@ -3,7 +3,15 @@
 from st_xlret.data.documents import load_documents, read_documents
 from st_xlret.data.pairs import load_pairs
 from st_xlret.data.questions import load_retrieval
-from st_xlret.data.reading import BadLines, DataError, Report, normalise_text, read_jsonl, read_lines, split_sentences
+from st_xlret.data.reading import (
+    BadLines,
+    DataError,
+    Report,
+    normalise_text,
+    read_jsonl,
+    read_lines,
+    split_sentences,
+)
 from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions, pack_documents
 from st_xlret.data.words import Dictionary, build_word_samples, read_dictionary
 

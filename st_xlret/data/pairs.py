@@ -16,7 +16,13 @@ from tqdm.auto import tqdm
 from st_xlret.data import reading
 from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, parse_or_report
 from st_xlret.data.rows import rows_by_value
-from st_xlret.languages import check_language, is_same_language, language_of, languages_in_name, match_language
+from st_xlret.languages import (
+    check_language,
+    is_same_language,
+    language_of,
+    languages_in_name,
+    match_language,
+)
 
 COLUMNS = dict.fromkeys(("source", "target", "source_language", "target_language"), "string")
 FORMATS = (
@@ -67,10 +73,17 @@ def load_pairs(
         seen: set[bytes] = set()
         streams = [_pairs_of_file(file, loader.bad_lines) for file in files]
         for i, records in enumerate(collections, start=1):
-            streams.append(parse_or_report(enumerate(records, 1), _pair_of_record, f"<source {i}>", loader.bad_lines))
+            streams.append(
+                parse_or_report(
+                    enumerate(records, 1), _pair_of_record, f"<source {i}>", loader.bad_lines
+                )
+            )
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for *texts, source_language, target_language, score in pairs:
-                codes = [match_language(code, loader.languages) for code in (source_language, target_language)]
+                codes = [
+                    match_language(code, loader.languages)
+                    for code in (source_language, target_language)
+                ]
                 outcome = "pairs"
                 if None in codes:
                     codes, outcome = [source_language, target_language], "other_languages"
@@ -117,7 +130,9 @@ def has_languages_in_name(file: PathLike) -> bool:
 def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     name, sides = file.name.removesuffix(".gz"), moses_files(file)
     if not sides and name.endswith(".jsonl"):
-        return parse_or_report(reading.read_jsonl(file, bad_lines), _pair_of_record, file, bad_lines)
+        return parse_or_report(
+            reading.read_jsonl(file, bad_lines), _pair_of_record, file, bad_lines
+        )
     if not sides and not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     languages = languages_in_name(name.rpartition(".")[0] if sides else file)
@@ -125,7 +140,9 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     def pair_of_cells(cells: Sequence[str]) -> Pair:
         if len(cells) not in (2, 3):
             line = "\t".join(cells)[:80]
-            raise ValueError(f"expected two columns with a tab between them, or a score before them, found {line!r}")
+            raise ValueError(
+                f"expected two columns with a tab between them, or a score before them, found {line!r}"
+            )
         source, target = map(clean_text, cells[-2:])
         return source, target, *languages, float(cells[0]) if len(cells) == 3 else None
 
@@ -138,16 +155,25 @@ def _pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     if sides:
         lines = _aligned_lines(*sides, bad_lines)
         return parse_or_report(
-            lines, lambda both: pair_of_cells([line.decode("utf-8-sig") for line in both]), file, bad_lines
+            lines,
+            lambda both: pair_of_cells([line.decode("utf-8-sig") for line in both]),
+            file,
+            bad_lines,
         )
     return parse_or_report(numbered_cells(), pair_of_cells, file, bad_lines)
 
 
-def _aligned_lines(source: Path, target: Path, bad_lines: BadLines) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+def _aligned_lines(
+    source: Path, target: Path, bad_lines: BadLines
+) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
     # Line belongs to line: bad and blank ones keep their place.
-    for one, other in zip_longest(reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)):
+    for one, other in zip_longest(
+        reading.raw_lines(source, bad_lines), reading.raw_lines(target, bad_lines)
+    ):
         if one is None or other is None:
-            raise DataError(f"it and {target.name} have different numbers of lines: fetch both again", source)
+            raise DataError(
+                f"it and {target.name} have different numbers of lines: fetch both again", source
+            )
         yield one[0], (one[1], other[1])
 
 
@@ -167,11 +193,18 @@ def moses_files(file: Path) -> tuple[Path, Path] | None:
             return check_language(path.name.removesuffix(".gz").rpartition(".")[2])
         return None
 
-    if not has_languages_in_name(base) or code_of(file) not in (languages := languages_in_name(base)):
+    if not has_languages_in_name(base) or code_of(file) not in (
+        languages := languages_in_name(base)
+    ):
         return None
     # Files of the same compression come first: there may be X.en-fr.fr and X.en-fr.fr.gz.
-    beside = sorted(file.parent.glob(f"{escape(base)}.*"), key=lambda path: (path != file, path.suffix != file.suffix))
-    source, target = (next((path for path in beside if code_of(path) == code), None) for code in languages)
+    beside = sorted(
+        file.parent.glob(f"{escape(base)}.*"),
+        key=lambda path: (path != file, path.suffix != file.suffix),
+    )
+    source, target = (
+        next((path for path in beside if code_of(path) == code), None) for code in languages
+    )
     if source is None or target is None:
         missing = f"{base}.{languages[source is not None]}"
         raise DataError(f"the other file of parallel sentences, {missing}, is missing", file)
@@ -187,6 +220,9 @@ def _sample_pairs(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
     chosen = []
     for _, rows in sorted(zip(names, groups, strict=True), key=lambda group: ">".join(group[0])):
         part = pairs.select(rows)
-        hashes = [_digest(("0", *row)) for row in zip(*(part[column][:] for column in COLUMNS), strict=True)]
+        hashes = [
+            _digest(("0", *row))
+            for row in zip(*(part[column][:] for column in COLUMNS), strict=True)
+        ]
         chosen.append(rows[np.argsort(hashes)[: max(0, limit)]])
     return pairs.select(np.concatenate(chosen))

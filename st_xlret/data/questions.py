@@ -1,6 +1,7 @@
 """Questions with the passages, or the sentences, that answer them: BEIR folders, and rows of one's own."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from operator import index
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -8,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import datasets
 from tqdm.auto import tqdm
 
-from st_xlret.data import reading
+from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, PathLike, Report, clean_text, read_jsonl
 from st_xlret.languages import check_language, language_of, match_language
 
@@ -68,27 +69,42 @@ def load_retrieval(
         cache_dir: Folder of the table.
     """
     if positives not in ("passage", "sentence") or (context and positives != "sentence"):
-        raise ValueError(f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}")
-    language, loader = check_language(language), reading.Loader(languages, exclude, skip_bad_lines, report)
+        raise ValueError(
+            f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}"
+        )
+    language, loader = (
+        check_language(language),
+        reading.Loader(languages, exclude, skip_bad_lines, report),
+    )
     streams, files = list[tuple[PathLike, Iterator[Example]]](), list[Path]()
     for source in reading.split_sources(sources)[0]:
-        if any(Path(source).expanduser().glob("corpus.jsonl*")):
-            names = ("corpus.jsonl", "queries.jsonl", f"qrels/{split}.tsv")
-            part = [reading.find_file(Path(source).expanduser(), name) for name in names]
-            streams.append((source, _beir_examples(part, loader.bad_lines)))
+        if beir.is_beir_folder(Path(source).expanduser()):
+            found = beir.BeirFiles.of_folder(source, split)
+            streams.append((source, _beir_examples(found, loader.bad_lines)))
+            part = [found.corpus, found.queries, found.qrels]
         else:
             part = reading.source_files([source], _holds_questions, f"questions: {FORMATS}")
             for file in part:
                 records = read_jsonl(file, loader.bad_lines)
-                streams.append((file, reading.parse_or_report(records, _example_of_row, file, loader.bad_lines)))
+                streams.append(
+                    (
+                        file,
+                        reading.parse_or_report(records, _example_of_row, file, loader.bad_lines),
+                    )
+                )
         files += part
 
     def table_rows() -> Iterator[tuple[str, ...]]:
         seen: set[int] = set()
         for source, examples in tqdm(streams, desc="Reading", unit=" sources", disable=None):
             for example in examples:
-                positive, others = _passages(example, positives == "sentence", context, titles, language)
-                query, code = example.query, match_language(example.language or language, loader.languages)
+                positive, others = _passages(
+                    example, positives == "sentence", context, titles, language
+                )
+                query, code = (
+                    example.query,
+                    match_language(example.language or language, loader.languages),
+                )
                 distinct = [text for text in dict.fromkeys(others) if text and text != positive]
                 outcome = "examples"
                 if code is None:
@@ -103,12 +119,19 @@ def load_retrieval(
                     outcome = "duplicate"
                 else:
                     seen.add(row)
-                    yield query, positive, *(distinct[i % len(distinct)] for i in range(negatives)), code
+                    yield (
+                        query,
+                        positive,
+                        *(distinct[i % len(distinct)] for i in range(negatives)),
+                        code,
+                    )
                 loader.report[str(source), outcome] += 1
 
     options = [negatives, positives, context, titles, language]
     columns = ["query", "positive", *(f"negative_{i}" for i in range(1, negatives + 1)), "language"]
-    return loader.cached_table("questions", dict.fromkeys(columns, "string"), table_rows(), options, files, cache_dir)
+    return loader.cached_table(
+        "questions", dict.fromkeys(columns, "string"), table_rows(), options, files, cache_dir
+    )
 
 
 def _holds_questions(file: Path) -> bool:
@@ -121,44 +144,78 @@ def _example_of_row(record: Mapping[str, Any]) -> Example:
     title, code = clean_text(record.get("title") or ""), language_of(record)
     negatives, answers = (_clean_texts(record.get(name)) for name in ("negatives", "answers"))
     if (start := record.get("answer_start")) is not None:
-        start, text = index(start), record["positive"]  # a number of characters of the text as it stands
-    return Example(query, title, text, answers, code, [("", one) for one in negatives], answer_start=start)
+        start, text = (
+            index(start),
+            record["positive"],
+        )  # a number of characters of the text as it stands
+    return Example(
+        query, title, text, answers, code, [("", one) for one in negatives], answer_start=start
+    )
 
 
-def _beir_examples(files: Sequence[Path], bad_lines: BadLines) -> Iterator[Example]:
-    """A question gives an example for each relevant passage; passages judged 0 are its hard negatives."""
-    corpus, queries, qrels = files
-    judged = reading.read_qrels(qrels, bad_lines)
-    passages = _passages_by_id(corpus, {name for judgements in judged.values() for name in judgements}, bad_lines)
-    asked = _passages_by_id(queries, judged.keys(), bad_lines)
-    if missing := {name for judgements in judged.values() for name in judgements} - passages.keys():
-        what = f"{len(missing)} judged passages are not in {corpus.name} and left out, such as {min(missing)!r}"
-        reading.logger.warning("%s: %s", qrels, what)
+def _beir_examples(files: beir.BeirFiles, bad_lines: BadLines) -> Iterator[Example]:
+    """A question gives an example for each relevant passage.
+
+    Passages judged 0 are its hard negatives.
+    """
+    judged = beir.read_qrels(files.qrels, bad_lines)
+    names = {name for judgements in judged.values() for name in judgements}
+    passages = _clean_texts_by_id(files.corpus, names, bad_lines)
+    asked = _clean_texts_by_id(files.queries, judged.keys(), bad_lines)
+    missing = names - passages.keys()
+    if missing:
+        reading.logger.warning(
+            "%s: %d judged passages are not in %s and left out, such as %r",
+            files.qrels,
+            len(missing),
+            files.corpus.name,
+            min(missing),
+        )
     for query, judgements in judged.items():
-        if query not in asked:
-            bad_lines(f"the query {query!r} is not in {queries.name}", qrels, 0)
+        question = asked.get(query)
+        if question is None:
+            bad_lines(f"the query {query!r} is not in {files.queries.name}", files.qrels, 0)
             continue
-        texts = {name: passages[name] for name in judgements if name in passages}
-        negatives = [(one.title, one.text) for name, one in texts.items() if judgements[name] <= 0]
-        question = asked[query]._replace(query=asked[query].text, negatives=negatives)
-        for passage in (one for name, one in texts.items() if judgements[name] > 0):
-            yield question._replace(title=passage.title, text=passage.text, passage_language=passage.language)
+        relevant = []
+        negatives = []
+        for name, grade in judgements.items():
+            passage = passages.get(name)
+            if passage is None:
+                continue
+            if grade > 0:
+                relevant.append(passage)
+            else:
+                negatives.append((passage.title, passage.text))
+        for passage in relevant:
+            yield Example(
+                query=question.text,
+                title=passage.title,
+                text=passage.text,
+                answers=question.answers,
+                language=question.language,
+                negatives=negatives,
+                passage_language=passage.language,
+            )
 
 
-def _passages_by_id(file: Path, ids: Collection[str], bad_lines: BadLines) -> dict[str, Example]:
-    """The passages, or the questions as passages, with these ids; another text of an id is a bad line."""
-    texts = dict[str, Example]()
-    for number, record in read_jsonl(file, bad_lines):
-        if (name := str(record.get("_id", record.get("id")))) in ids:
-            try:
-                fields = {**record, **(record.get("metadata") or {})}
-                title, text = clean_text(record.get("title") or ""), clean_text(record.get("text"))
-                answers = _clean_texts(fields.get("answers") or fields.get("answer"))
-                example = Example("", title, text, answers, language_of(record))
-                if texts.setdefault(name, example) != example:
-                    raise ValueError(f"another text above has the id {name!r}")
-            except (TypeError, ValueError) as error:
-                bad_lines(str(error), file, number)
+def _clean_texts_by_id(
+    file: Path, ids: Collection[str], bad_lines: BadLines
+) -> dict[str, beir.BeirText]:
+    """The texts with these ids, cleaned; another text of an id is a bad line."""
+    texts: dict[str, beir.BeirText] = {}
+    for number, text in beir.read_texts(file, bad_lines, ids=ids):
+        try:
+            clean = replace(
+                text,
+                title=clean_text(text.title),
+                text=clean_text(text.text),
+                answers=_clean_texts(text.answers),
+            )
+        except ValueError as error:
+            bad_lines(str(error), file, number)
+            continue
+        if texts.setdefault(text.id, clean) != clean:
+            bad_lines(f"another text above has the id {text.id!r}", file, number)
     return texts
 
 
@@ -166,7 +223,9 @@ def _clean_texts(value: Any) -> list[str]:
     return [clean_text(text) for text in ([value] if isinstance(value, str) else value or [])]
 
 
-def _passages(example: Example, sentences: bool, context: bool, titles: bool, language: str) -> tuple[str, list[str]]:
+def _passages(
+    example: Example, sentences: bool, context: bool, titles: bool, language: str
+) -> tuple[str, list[str]]:
     """The positive text and the negative ones: passages, or `sentences` of the passage, with and without an answer."""
 
     def full(title: str, text: str) -> str:
@@ -177,13 +236,19 @@ def _passages(example: Example, sentences: bool, context: bool, titles: bool, la
         parts = reading.split_sentences(text, example.passage_language or language)
         answering = _answering_sentence(parts, text, example.answers, example.answer_start)
         if answering is not None:
-            without = [part for part in parts if not any(answer and answer in part for answer in example.answers)]
+            without = [
+                part
+                for part in parts
+                if not any(answer and answer in part for answer in example.answers)
+            ]
             text, *rest = (f"{part} {text}" if context else part for part in (answering, *without))
             others += [full(example.title, part) for part in rest]
     return full(example.title, text), others
 
 
-def _answering_sentence(sentences: Sequence[str], text: str, answers: Sequence[str], start: int | None) -> str | None:
+def _answering_sentence(
+    sentences: Sequence[str], text: str, answers: Sequence[str], start: int | None
+) -> str | None:
     """The sentence at the position of the first answer, or the first with an answer."""
     if start is not None and answers:
         # Splitting changes white space: characters are counted without it.

@@ -38,8 +38,12 @@ _JOINED_WITHOUT_SPACES = ("ja", "zh", "yue")
 _WITHOUT_SENTENCE_MARKS = ("lo", "th")
 _PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
 _NO_LETTERS = regex.compile(r"[^\p{L}\p{M}\p{N}]+")
-_BREAKS = re.compile("\n\\s*\n|(?<=[\u0f0d\u0f0e\u17d4])(?!\\s*[\u0f0d\u0f0e])")  # marks of Tibetan and Khmer
-_COLUMN_NAME = re.compile("source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang")
+_BREAKS = re.compile(
+    "\n\\s*\n|(?<=[\u0f0d\u0f0e\u17d4])(?!\\s*[\u0f0d\u0f0e])"
+)  # marks of Tibetan and Khmer
+_COLUMN_NAME = re.compile(
+    "source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang"
+)
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
 csv.field_size_limit(1 << 30)  # a cell may be a document
@@ -76,7 +80,11 @@ class BadLines:
     def warn(self) -> None:
         """Log how many lines were skipped, and the first of them."""
         if self.skipped:
-            logger.warning("bad lines skipped: %d, the first: %s", len(self.skipped), "\n".join(self.skipped[:3]))
+            logger.warning(
+                "bad lines skipped: %d, the first: %s",
+                len(self.skipped),
+                "\n".join(self.skipped[:3]),
+            )
 
 
 class Report(Counter[tuple[str, str]]):
@@ -86,7 +94,10 @@ class Report(Counter[tuple[str, str]]):
         from tabulate import tabulate
 
         names = list(dict.fromkeys(name for _, name in self))
-        rows = [[code, *(self[code, name] for name in names)] for code in sorted({code for code, _ in self})]
+        rows = [
+            [code, *(self[code, name] for name in names)]
+            for code in sorted({code for code, _ in self})
+        ]
         return tabulate(rows, ["", *names], tablefmt="plain")
 
 
@@ -98,11 +109,19 @@ def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]
         try:
             for number, line in enumerate(stream, start=1):
                 if number == 1 and b"\r" in line.rstrip() and not line.endswith(b"\n"):
-                    bad_lines("its lines end as on old Macs, by \\r alone: write \\n in its place", path, number)
+                    bad_lines(
+                        "its lines end as on old Macs, by \\r alone: write \\n in its place",
+                        path,
+                        number,
+                    )
                     return
                 yield number, line
         except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
-            bad_lines(f"the compressed file is truncated or damaged from here on ({error})", path, number + 1)
+            bad_lines(
+                f"the compressed file is truncated or damaged from here on ({error})",
+                path,
+                number + 1,
+            )
 
 
 def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
@@ -118,10 +137,14 @@ def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
             yield number, line
 
 
-def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_jsonl(
+    path: PathLike, bad_lines: BadLines | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Stream (line number, object) of a file of JSON lines, as `read_lines` does."""
     bad_lines = bad_lines or BadLines()
-    decode = json.JSONDecoder(object_pairs_hook=_object_of_pairs).decode  # twice as fast as `json.loads` with a hook
+    decode = json.JSONDecoder(
+        object_pairs_hook=_object_of_pairs
+    ).decode  # twice as fast as `json.loads` with a hook
     for number, line in read_lines(path, bad_lines):
         try:
             record = decode(line)
@@ -135,19 +158,26 @@ def read_jsonl(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tu
 
 
 def parse_or_report(
-    entries: Iterable[tuple[int, Any]], parse: Callable[[Any], Parsed], file: PathLike, bad_lines: BadLines
+    entries: Iterable[tuple[int, Any]],
+    parse: Callable[[Any], Parsed],
+    file: PathLike,
+    bad_lines: BadLines,
 ) -> Iterator[Parsed]:
     """What `parse` makes of entries with their lines; those that it refuses are bad lines."""
     for line, entry in entries:
         try:
             result = parse(entry)
         except (KeyError, TypeError, ValueError) as error:
-            bad_lines(f"no field {error}" if isinstance(error, KeyError) else str(error), file, line)
+            bad_lines(
+                f"no field {error}" if isinstance(error, KeyError) else str(error), file, line
+            )
         else:
             yield result
 
 
-def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any) -> Iterator[tuple[int, list[str]]]:
+def read_table(
+    path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
+) -> Iterator[tuple[int, list[str]]]:
     """Stream (number of its last line, cells) of the rows of a table; `dialect` are options of `csv.reader`."""
     bad_lines, number = bad_lines or BadLines(), 0
 
@@ -165,18 +195,30 @@ def read_table(path: PathLike, bad_lines: BadLines | None = None, **dialect: Any
 
 def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) -> bool:
     """Whether the first line has the names of two columns, as `en` or `Text (English)`; a DataError if swapped."""
-    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE  # English name -> code
+    from transformers.models.whisper.tokenization_whisper import (
+        TO_LANGUAGE_CODE,
+    )  # English name -> code
 
     words = [set(re.findall("[a-z]+", cell.casefold())) for cell in cells]
     others = [[word for word in each if not _COLUMN_NAME.fullmatch(word)] for each in words]
     codes = [{TO_LANGUAGE_CODE.get(word) or normal_form(word) for word in each} for each in others]
     primary = [code.partition("-")[0] for code in languages]
-    whole = [(normal_form(cell) or "").partition("-")[0] for cell in cells]  # such as en_US and fra_Latn
+    whole = [
+        (normal_form(cell) or "").partition("-")[0] for cell in cells
+    ]  # such as en_US and fra_Latn
     codes = [{code} if code in primary else each for code, each in zip(whole, codes, strict=True)]
-    if not all(words) or not set().union(*codes) <= set(primary) or cells[0].casefold() == cells[1].casefold():
+    if (
+        not all(words)
+        or not set().union(*codes) <= set(primary)
+        or cells[0].casefold() == cells[1].casefold()
+    ):
         return False
     if {primary[1]} == codes[0] or {primary[0]} == codes[1]:
-        raise DataError(f"its name says {' and '.join(languages)}, and its first line {' and '.join(cells)}", file, 1)
+        raise DataError(
+            f"its name says {' and '.join(languages)}, and its first line {' and '.join(cells)}",
+            file,
+            1,
+        )
     return True
 
 
@@ -185,25 +227,11 @@ def first_record(path: PathLike) -> Mapping[str, Any]:
     return next((record for _, record in read_jsonl(path, BadLines(skip=True))), {})
 
 
-def read_qrels(path: PathLike, bad_lines: BadLines | None = None) -> dict[str, dict[str, int]]:
-    """Judgements of BEIR or TREC, query id -> document id -> judgement; a line that contradicts another one is bad."""
-    bad_lines, qrels = bad_lines or BadLines(), dict[str, dict[str, int]]()
-    for number, line in read_lines(path, bad_lines):
-        cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
-        if number == 1 and cells[-1] in ("score", "relevance"):
-            continue
-        if len(cells) not in (3, 4) or not re.fullmatch(r"[-+]?\d+", cells[-1]):
-            bad_lines(f"no line 'query document judgement': {line[:80]!r}", path, number)
-            continue
-        query, document, value = cells[0], cells[-2], int(cells[-1])
-        if qrels.setdefault(query, {}).setdefault(document, value) != value:
-            bad_lines(f"{query!r} and {document!r} have another judgement above", path, number)
-    return qrels
-
-
 def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
     """The paths of a `sources` argument, and its data sets and other collections of records."""
-    is_list = isinstance(sources, list | tuple) and not all(isinstance(one, Mapping) for one in sources)
+    is_list = isinstance(sources, list | tuple) and not all(
+        isinstance(one, Mapping) for one in sources
+    )
     listed = list(sources) if is_list else [sources]
     paths = [one for one in listed if isinstance(one, str | os.PathLike)]
     if not all(os.fspath(path).strip() for path in paths):  # which would be the working folder
@@ -236,17 +264,28 @@ def source_files(
             files.add(path)
             continue
         every, inside, log = files_below(path)
-        files |= (taken := set(filter(is_wanted, inside)) or (inside if all(map(alone, inside)) else set()))
-        problem = f"{log} says which files of a table count: give a copy of its rows" if log else None
+        files |= (
+            taken := set(filter(is_wanted, inside))
+            or (inside if all(map(alone, inside)) else set())
+        )
+        problem = (
+            f"{log} says which files of a table count: give a copy of its rows" if log else None
+        )
         if problem or not taken:
             lacking = f"the folder holds no {what}" if path.is_dir() else "there is no such file"
             raise DataError(problem or lacking, source)
         kinds = {file.suffix for file in taken}
-        others = [file for file in every if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)]
+        others = [
+            file
+            for file in every
+            if file.is_dir() or file.suffix in (_NOT_READ if file in inside else kinds)
+        ]
         if others := sorted(others, key=lambda file: (file not in inside, file)):
             names = ", ".join(str(file.relative_to(path)) for file in others[:3])
             logger.warning("%s: not read: %d files, such as %s", source, len(others), names)
-    if copies := {file for file in files if file.suffix in (".gz", ".xz") and file.with_suffix("") in files}:
+    if copies := {
+        file for file in files if file.suffix in (".gz", ".xz") and file.with_suffix("") in files
+    }:
         logger.warning("not read: %d compressed copies, such as %s", len(copies), min(copies))
     return sorted(files - copies)
 
@@ -263,8 +302,12 @@ def find_file(folder: PathLike, *patterns: str) -> Path:
 
 def cache_key(options: Any, files: Iterable[PathLike] = ()) -> str:
     """A name for what options (as JSON can hold them) and files as they are now give."""
-    state = [(os.path.abspath(file), os.stat(file).st_size, os.stat(file).st_mtime_ns) for file in files]
-    return hashlib.sha256(json.dumps([__version__, options, state], sort_keys=True).encode()).hexdigest()[:32]
+    state = [
+        (os.path.abspath(file), os.stat(file).st_size, os.stat(file).st_mtime_ns) for file in files
+    ]
+    return hashlib.sha256(
+        json.dumps([__version__, options, state], sort_keys=True).encode()
+    ).hexdigest()[:32]
 
 
 def cached_table(
@@ -284,16 +327,28 @@ def cached_table(
     folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     # Dataset.from_generator takes three times as long.
-    schema = datasets.Features({column: datasets.Value(kind) for column, kind in columns.items()}).arrow_schema
+    schema = datasets.Features(
+        {column: datasets.Value(kind) for column, kind in columns.items()}
+    ).arrow_schema
     file, counts, remaining = folder / f"{name}.arrow", folder / f"{name}.json", iter(rows)
     report = Report() if report is None else report
     with FileLock(f"{file}.lock"):
         if file.is_file():
-            report.update({(code, what): count for code, what, count in json.loads(counts.read_text("utf-8"))})
+            report.update(
+                {(code, what): count for code, what, count in json.loads(counts.read_text("utf-8"))}
+            )
         else:
-            with atomic_file(file) as part, pa.OSFile(str(part), "wb") as sink, pa.ipc.new_stream(sink, schema) as out:
+            with (
+                atomic_file(file) as part,
+                pa.OSFile(str(part), "wb") as sink,
+                pa.ipc.new_stream(sink, schema) as out,
+            ):
                 while batch := list(islice(remaining, _ROWS_PER_BATCH)):
-                    out.write_batch(pa.record_batch([list(column) for column in zip(*batch, strict=True)], schema))
+                    out.write_batch(
+                        pa.record_batch(
+                            [list(column) for column in zip(*batch, strict=True)], schema
+                        )
+                    )
                     needed = ""
                 if needed:
                     raise DataError(f"no {needed} are left to train on:\n{report}")
@@ -307,18 +362,30 @@ class Loader:
     """What the loaders share: which languages, texts and lines are left out, and the report of that."""
 
     def __init__(
-        self, languages: Iterable[str] | None, exclude: Iterable[PathLike], skip_bad_lines: bool, report: Report | None
+        self,
+        languages: Iterable[str] | None,
+        exclude: Iterable[PathLike],
+        skip_bad_lines: bool,
+        report: Report | None,
     ) -> None:
         self.languages, self.bad_lines = check_languages(languages), BadLines(skip_bad_lines)
         self.report = Report() if report is None else report
-        self._excluded = frozenset(normalise_text(line) for file in exclude for _, line in read_lines(file))
+        self._excluded = frozenset(
+            normalise_text(line) for file in exclude for _, line in read_lines(file)
+        )
 
     def excludes(self, *texts: str) -> bool:
         """Whether one of these texts is to be left out."""
         return bool(self._excluded) and not self._excluded.isdisjoint(map(normalise_text, texts))
 
     def cached_table(
-        self, what: str, columns: Mapping[str, str], rows: Iterable[Any], options: Any, files: Any, cache_dir: Any
+        self,
+        what: str,
+        columns: Mapping[str, str],
+        rows: Iterable[Any],
+        options: Any,
+        files: Any,
+        cache_dir: Any,
     ) -> datasets.Dataset:
         """The kept table of rows, which must not be none, by the options of the loader and its files."""
 
@@ -326,9 +393,14 @@ class Loader:
             yield from rows
             self.bad_lines.warn()
 
-        key = cache_key([sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options], files)
+        key = cache_key(
+            [sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip, options],
+            files,
+        )
         name = f"{what}-{key}"
-        return cached_table(name, columns, rows_then_warning(), report=self.report, cache_dir=cache_dir, needed=what)
+        return cached_table(
+            name, columns, rows_then_warning(), report=self.report, cache_dir=cache_dir, needed=what
+        )
 
 
 def clean_text(text: Any) -> str:
@@ -356,7 +428,9 @@ def split_sentences(text: str, language: str) -> list[str]:
     import sentencex
 
     primary = _primary_code(language)
-    segments = (segment for part in _BREAKS.split(text) for segment in sentencex.segment(primary, part))
+    segments = (
+        segment for part in _BREAKS.split(text) for segment in sentencex.segment(primary, part)
+    )
     sentences = [sentence for segment in segments if (sentence := " ".join(segment.split()))]
     if primary in _WITHOUT_SENTENCE_MARKS:
         return [run for sentence in sentences for run in _PHRASES.findall(sentence)]

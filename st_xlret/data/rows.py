@@ -18,7 +18,9 @@ from st_xlret.data.documents import COLUMNS
 from st_xlret.data.reading import PathLike, cache_key, cached_table, join_sentences
 
 
-def rows_by_value(dataset: Dataset, columns: list[str]) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
+def rows_by_value(
+    dataset: Dataset, columns: list[str]
+) -> tuple[list[np.ndarray], list[tuple[str, ...]]]:
     """The rows of each combination of the values of some columns, in ascending order, and these values."""
     code, names = np.zeros(len(dataset), dtype=np.int64), [tuple[str, ...]()]
     for column in columns:
@@ -37,12 +39,18 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     """Split pairs into rows to train on and, of each language pair, at most a tenth held out; no text is in both."""
     by_pair, _ = rows_by_value(pairs, ["source_language", "target_language"])
     generator = np.random.default_rng([seed, 11])
-    chosen = [generator.permutation(group)[: min(per_language, len(group) // 10)] for group in by_pair]
+    chosen = [
+        generator.permutation(group)[: min(per_language, len(group) // 10)] for group in by_pair
+    ]
     held_out = pairs.select(np.sort(np.concatenate(chosen)))
-    return _rows_without_texts(pairs, ["source", "target"], [*held_out["source"], *held_out["target"]]), held_out
+    return _rows_without_texts(
+        pairs, ["source", "target"], [*held_out["source"], *held_out["target"]]
+    ), held_out
 
 
-def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> tuple[Dataset, Dataset]:
+def hold_out_questions(
+    retrieval: Dataset, questions: int, *, seed: int = 0
+) -> tuple[Dataset, Dataset]:
     """Split questions into rows to train on and about so many, at most a tenth, held out with their passages.
 
     Rows (`query`, `positive`, `negative_1` ...) with a held-out passage as a negative are in neither part.
@@ -54,12 +62,16 @@ def hold_out_questions(retrieval: Dataset, questions: int, *, seed: int = 0) -> 
             chosen += groups[passage].tolist()
     held_out = retrieval.select(sorted(chosen))
     negatives = [name for name in retrieval.column_names if name.startswith("negative_")]
-    return _rows_without_texts(retrieval, ["positive", *negatives], held_out["positive"][:]), held_out
+    return _rows_without_texts(
+        retrieval, ["positive", *negatives], held_out["positive"][:]
+    ), held_out
 
 
 def _rows_without_texts(dataset: Dataset, columns: list[str], texts: list[str]) -> Dataset:
     table = dataset.with_format("arrow", columns=columns)[:]
-    known = [pc.is_in(table[name], value_set=pa.array(texts, pa.string())).to_numpy() for name in columns]
+    known = [
+        pc.is_in(table[name], value_set=pa.array(texts, pa.string())).to_numpy() for name in columns
+    ]
     return dataset.select(np.flatnonzero(~np.any(known, axis=0)))
 
 
@@ -70,10 +82,14 @@ def by_language(pairs: Dataset, pivot: str | None = None) -> dict[str, tuple[lis
     """
     if pivot is None and len(pairs):
         # Sources come first: of two languages in equally many rows, the source is the pivot.
-        ((pivot, _),) = Counter([*pairs["source_language"], *pairs["target_language"]]).most_common(1)
+        ((pivot, _),) = Counter([*pairs["source_language"], *pairs["target_language"]]).most_common(
+            1
+        )
     grouped: dict[str, tuple[list[str], list[str]]] = {}
     for row in pairs:
-        side, other = ("target", "source") if row["source_language"] == pivot else ("source", "target")
+        side, other = (
+            ("target", "source") if row["source_language"] == pivot else ("source", "target")
+        )
         if row[f"{other}_language"] == pivot:
             texts, translations = grouped.setdefault(row[f"{side}_language"], ([], []))
             texts.append(row[side])
@@ -100,12 +116,22 @@ def pack_documents(
     if isinstance(tokenizer, Tokenizer):
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     settings = json.loads(tokenizer.backend_tokenizer.to_str())
-    settings |= {"truncation": None, "padding": None}  # of earlier calls; they do not change the tokens
+    settings |= {
+        "truncation": None,
+        "padding": None,
+    }  # of earlier calls; they do not change the tokens
     name = f"units-{cache_key([generate_fingerprint(documents), max_tokens, specials, settings])}"
-    return cached_table(name, COLUMNS, _packed_units(documents, tokenizer, max_tokens - specials), cache_dir=cache_dir)
+    return cached_table(
+        name,
+        COLUMNS,
+        _packed_units(documents, tokenizer, max_tokens - specials),
+        cache_dir=cache_dir,
+    )
 
 
-def _packed_units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tuple[str, str, int, int]]:
+def _packed_units(
+    documents: Dataset, tokenizer: Any, limit: int
+) -> Iterator[tuple[str, str, int, int]]:
     unit: list[str] = []
     tokens = position = document = 0
     language = ""
@@ -113,8 +139,15 @@ def _packed_units(documents: Dataset, tokenizer: Any, limit: int) -> Iterator[tu
     for batch in tqdm(batches, desc="Packing", unit=" thousand sentences", disable=None):
         sentences = [sentence or "" for sentence in batch["sentence"]]
         # Not verbose: texts may be longer than the model reads.
-        counts = map(len, tokenizer(sentences, add_special_tokens=False, truncation=False, verbose=False)["input_ids"])
-        for sentence, code, number, count in zip(sentences, batch["language"], batch["document"], counts, strict=True):
+        counts = map(
+            len,
+            tokenizer(sentences, add_special_tokens=False, truncation=False, verbose=False)[
+                "input_ids"
+            ],
+        )
+        for sentence, code, number, count in zip(
+            sentences, batch["language"], batch["document"], counts, strict=True
+        ):
             if not sentence.strip():
                 continue
             if unit and (number != document or tokens + count > limit):

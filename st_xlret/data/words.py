@@ -18,7 +18,15 @@ from datasets.fingerprint import generate_fingerprint
 from tqdm.auto import tqdm
 
 from st_xlret.data import reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, cache_key, cached_table, clean_text
+from st_xlret.data.reading import (
+    BadLines,
+    DataError,
+    PathLike,
+    Report,
+    cache_key,
+    cached_table,
+    clean_text,
+)
 from st_xlret.data.rows import rows_by_value
 from st_xlret.languages import check_language, language_in_name, languages_in_name, match_language
 from st_xlret.optional import import_optional
@@ -70,7 +78,9 @@ class Dictionary:
         """Refuse a dictionary of which over twice as many words of sentences are in the other column as in theirs."""
         columns = [{fold_text(entry[side]) for entry in self.entries} for side in (0, 1)]
         straight = crossed = 0
-        for side, (texts, code) in enumerate(((sources, self.source_language), (targets, self.target_language))):
+        for side, (texts, code) in enumerate(
+            ((sources, self.source_language), (targets, self.target_language))
+        ):
             split = word_splitter(code)
             words = {fold_text(text[start:end]) for text in texts for start, end in split(text)}
             straight += len(words & columns[side])
@@ -78,7 +88,9 @@ class Dictionary:
         if crossed >= _FEWEST_WORDS and crossed > 2 * straight:
             name = f"words.{self.target_language}-{self.source_language}.tsv"
             reason = f"{crossed} words of sentences are in the column of the other language, {straight} in their own"
-            raise DataError(f"its languages look swapped: {reason}; rename the file, such as {name}", self.name)
+            raise DataError(
+                f"its languages look swapped: {reason}; rename the file, such as {name}", self.name
+            )
 
 
 def fold_text(text: str) -> str:
@@ -86,23 +98,37 @@ def fold_text(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def read_dictionary(paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False) -> Dictionary:
+def read_dictionary(
+    paths: PathLike | Iterable[PathLike], *, skip_bad_lines: bool = False
+) -> Dictionary:
     """Read a bilingual dictionary: two columns with a tab or, as in MUSE's files of words, a space between them.
 
     The files are of one language pair, which is in their names: `WORDS.en-fr.tsv.gz`.
     """
-    files = sorted(str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths))
+    files = sorted(
+        str(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)
+    )
     languages = {languages_in_name(file) for file in files}
     bad_lines, entries = BadLines(skip_bad_lines), dict[tuple[str, str], None]()
     for file in files:
         for number, line in reading.read_lines(file, bad_lines):
-            words = [clean_text(cell) for cell in (line.split("\t") if "\t" in line else line.split())]
+            words = [
+                clean_text(cell) for cell in (line.split("\t") if "\t" in line else line.split())
+            ]
             if number == 1 and reading.is_header(words[-2:], languages_in_name(file), file):
                 continue
             if len(words) != 2 or not all(words):
-                bad_lines(f"expected two columns with a tab (words: a space) between them: {line[:80]!r}", file, number)
+                bad_lines(
+                    f"expected two columns with a tab (words: a space) between them: {line[:80]!r}",
+                    file,
+                    number,
+                )
             elif "\ufffd" in line:
-                bad_lines(f"a replacement character: once read in a wrong encoding: {line[:80]!r}", file, number)
+                bad_lines(
+                    f"a replacement character: once read in a wrong encoding: {line[:80]!r}",
+                    file,
+                    number,
+                )
             else:
                 entries[words[0], words[1]] = None
     bad_lines.warn()
@@ -122,7 +148,9 @@ def stop_words(language: str) -> frozenset[str]:
 
 def read_stop_words(path: PathLike) -> tuple[str, frozenset[str]]:
     """Read stop words, one per line, of a text file that is named after its language: `en.txt`, `mine.pt-br.txt`."""
-    return language_in_name(path), frozenset(fold_text(clean_text(line)) for _, line in reading.read_lines(path))
+    return language_in_name(path), frozenset(
+        fold_text(clean_text(line)) for _, line in reading.read_lines(path)
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -132,7 +160,9 @@ def word_splitter(language: str) -> Callable[[str], list[Span]]:
     Words are runs of letters, marks and digits; in `UNSPACED_LANGUAGES`, those of ICU's dictionaries (`icu4py`).
     """
     if language.partition("-")[0] not in UNSPACED_LANGUAGES:
-        return lambda text: [word.span() for word in (_ASCII_WORD if text.isascii() else _WORD).finditer(text)]
+        return lambda text: [
+            word.span() for word in (_ASCII_WORD if text.isascii() else _WORD).finditer(text)
+        ]
     purpose = f"finding words in {language!r}, which puts no spaces between them (needs Python 3.11; or leave it out)"
     WordBreaker = import_optional("icu4py.breakers", extra="words", needed_for=purpose).WordBreaker  # noqa: N806
 
@@ -180,11 +210,16 @@ def build_word_samples(
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
     """
     dictionaries, report = list(dictionaries), Report() if report is None else report
-    folded = {code: sorted(map(fold_text, words)) for code, words in (stop_words_by_language or {}).items()}
+    folded = {
+        code: sorted(map(fold_text, words))
+        for code, words in (stop_words_by_language or {}).items()
+    }
     finder = _TokenFinder(tokenizer, max_seq_length)
 
     def stop_words_of(code: str) -> Collection[str]:
-        return stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
+        return (
+            stop_words(code) if stop_words_by_language is None else frozenset(folded.get(code, ()))
+        )
 
     def table_rows() -> Iterator[tuple[Any, ...]]:
         matchers, seen = _matchers_by_pair(pairs, dictionaries, stop_words_of), set[int]()
@@ -192,7 +227,10 @@ def build_word_samples(
         for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
             matched: list[PairMatch] = []
             for source, target, *codes in zip(*(batch[name] for name in _TEXTS), strict=True):
-                row, pair = (clean_text(source or ""), clean_text(target or ""), *codes), ">".join(codes)
+                row, pair = (
+                    (clean_text(source or ""), clean_text(target or ""), *codes),
+                    ">".join(codes),
+                )
                 matches: list[tuple[Span, Span]] | str
                 if not row[0] or not row[1]:
                     matches = "empty"
@@ -212,20 +250,32 @@ def build_word_samples(
                     matched.append((pair, row, matches))
             for pair, samples in finder.find_samples(matched, report):
                 if samples_per_pair is not None:
-                    by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
-                    samples = [sample for sample in samples if sample in by_hash[: max(0, samples_per_pair)]]
+                    by_hash = sorted(
+                        samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode())
+                    )
+                    samples = [
+                        sample
+                        for sample in samples
+                        if sample in by_hash[: max(0, samples_per_pair)]
+                    ]
                 report[pair, "samples"] += len(samples)
                 yield from samples
 
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
     options = [max_seq_length, samples_per_pair, seed, stop_words_by_language is None, folded]
-    key = cache_key([generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options])
+    key = cache_key(
+        [generate_fingerprint(pairs), words, tokenizer.backend_tokenizer.to_str(), *options]
+    )
     name, needed = f"word-samples-{key}", "word-positioned samples"
-    return cached_table(name, _COLUMNS, table_rows(), report=report, cache_dir=cache_dir, needed=needed)
+    return cached_table(
+        name, _COLUMNS, table_rows(), report=report, cache_dir=cache_dir, needed=needed
+    )
 
 
 def _matchers_by_pair(
-    pairs: datasets.Dataset, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]
+    pairs: datasets.Dataset,
+    dictionaries: Sequence[Dictionary],
+    stop_words_of: Callable[[str], Collection[str]],
 ) -> dict[str, WordMatcher]:
     """A matcher for each language pair that has dictionaries, whose directions are judged by the first pairs."""
     matchers: dict[str, WordMatcher] = {}
@@ -235,7 +285,9 @@ def _matchers_by_pair(
         fitting = [one for one in fitting if match_language(target, {one.target_language})]
         some = pairs.select(rows[:_PAIRS_AT_ONCE])
         for dictionary in fitting:
-            dictionary.check_direction(*([text for text in some[side][:] if text] for side in _TEXTS[:2]))
+            dictionary.check_direction(
+                *([text for text in some[side][:] if text] for side in _TEXTS[:2])
+            )
         if fitting:
             matchers[f"{source}>{target}"] = WordMatcher(fitting, stop_words_of)
     return matchers
@@ -244,12 +296,18 @@ def _matchers_by_pair(
 class WordMatcher:
     """Finds words and phrases of a language pair in sentences, after `fold_text`; those with a stop word are none."""
 
-    def __init__(self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]) -> None:
+    def __init__(
+        self, dictionaries: Sequence[Dictionary], stop_words_of: Callable[[str], Collection[str]]
+    ) -> None:
         languages = (dictionaries[0].source_language, dictionaries[0].target_language)
         self.splitters = tuple(map(word_splitter, languages))
         source_stops, target_stops = map(stop_words_of, languages)
-        self.is_stopped: dict[str, dict[str, bool]] = defaultdict(dict)  # by word and its translation
-        for source, target in (map(fold_text, entry) for dictionary in dictionaries for entry in dictionary.entries):
+        self.is_stopped: dict[str, dict[str, bool]] = defaultdict(
+            dict
+        )  # by word and its translation
+        for source, target in (
+            map(fold_text, entry) for dictionary in dictionaries for entry in dictionary.entries
+        ):
             self.is_stopped[source][target] = source in source_stops or target in target_stops
         self.vocabularies = (set(self.is_stopped), set().union(*self.is_stopped.values()))
         self.phrase_lengths = tuple(map(_phrase_lengths, self.vocabularies, languages))
@@ -266,7 +324,9 @@ class WordMatcher:
                     matches.append((places[0], others[0]))
                 elif others:
                     reasons.add("stop_word" if is_stopped else "repeated")
-        return matches or next((why for why in ("repeated", "stop_word") if why in reasons), "no_word")
+        return matches or next(
+            (why for why in ("repeated", "stop_word") if why in reasons), "no_word"
+        )
 
     def _occurrences(self, text: str, side: int) -> dict[str, list[Span]]:
         spans, longest = self.splitters[side](text), self.phrase_lengths[side]
@@ -295,25 +355,42 @@ class _TokenFinder:
     tokenizer: Any
     max_length: int | None
 
-    def find_samples(self, matched: Sequence[PairMatch], report: Report) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    def find_samples(
+        self, matched: Sequence[PairMatch], report: Report
+    ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """The samples of each pair that has any; all are counted."""
         if not matched:
             return
-        places = (row[side][slice(*match[side])] for _, row, matches in matched for match in matches for side in (0, 1))
+        places = (
+            row[side][slice(*match[side])]
+            for _, row, matches in matched
+            for match in matches
+            for side in (0, 1)
+        )
         words = list(dict.fromkeys(places))
-        alone = dict(zip(words, self.tokenizer(words, add_special_tokens=False)["input_ids"], strict=True))
-        sources, targets = (self._tokens_and_offsets([row[side] for _, row, _ in matched]) for side in (0, 1))
+        alone = dict(
+            zip(words, self.tokenizer(words, add_special_tokens=False)["input_ids"], strict=True)
+        )
+        sources, targets = (
+            self._tokens_and_offsets([row[side] for _, row, _ in matched]) for side in (0, 1)
+        )
         for (pair, row, matches), source, target in zip(matched, sources, targets, strict=True):
             samples, reasons = list[tuple[Any, ...]](), set[str]()
             for match in matches:
                 word, translation = (row[side][slice(*match[side])] for side in (0, 1))
                 span = self._token_span(*source, *match[0], alone[word])
-                other = span if isinstance(span, str) else self._token_span(*target, *match[1], alone[translation])
+                other = (
+                    span
+                    if isinstance(span, str)
+                    else self._token_span(*target, *match[1], alone[translation])
+                )
                 if isinstance(other, str):
                     reasons.add(other)
                 else:
                     samples.append((*row, *span, *other, word, translation))
-            report[pair, "used" if samples else "truncated" if "truncated" in reasons else "tokens"] += 1
+            report[
+                pair, "used" if samples else "truncated" if "truncated" in reasons else "tokens"
+            ] += 1
             if samples:
                 yield pair, samples
 
@@ -329,7 +406,10 @@ class _TokenFinder:
         """The half-open span of a word's tokens; "truncated", or "tokens": none, unknown, shared or repeated ones."""
         # Special tokens cover no characters.
         covering = [i for i, (a, b) in enumerate(offsets) if a < b and a < end and b > start]
-        if any(text[offsets[i][0] : start].strip() or text[end : offsets[i][1]].strip() for i in covering):
+        if any(
+            text[offsets[i][0] : start].strip() or text[end : offsets[i][1]].strip()
+            for i in covering
+        ):
             return "tokens"  # that cover other characters, too
         if self.max_length and len(ids) == self.max_length and max(b for _, b in offsets) < end:
             return "truncated"
@@ -350,4 +430,8 @@ class _TokenFinder:
 
 
 def _starts_of(ids: list[int], tokens: list[int]) -> list[int]:
-    return [i for i, token in enumerate(ids) if token == tokens[0] and ids[i : i + len(tokens)] == tokens]
+    return [
+        i
+        for i, token in enumerate(ids)
+        if token == tokens[0] and ids[i : i + len(tokens)] == tokens
+    ]

@@ -1,6 +1,11 @@
 """Evaluators for the benchmarks of the papers, and tables of their results beside published ones."""
 
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, chosen_names, macro_average
+from st_xlret.evaluation.base import (
+    BenchmarkEvaluator,
+    BenchmarkResult,
+    chosen_names,
+    macro_average,
+)
 from st_xlret.evaluation.bucc import BUCCEvaluator
 from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
 from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
@@ -18,7 +23,7 @@ from st_xlret.evaluation.retrieval import (
     success_at_k,
     texts_table,
 )
-from st_xlret.evaluation.tables import PublishedRow, markdown_table, published_rows, result_report, results_table
+from st_xlret.evaluation.tables import PublishedRow, published_rows, result_report, results_table
 from st_xlret.evaluation.tatoeba import (
     BilingualRetrievalEvaluator,
     TatoebaEvaluator,
@@ -27,6 +32,7 @@ from st_xlret.evaluation.tatoeba import (
     weighted_f1,
 )
 from st_xlret.evaluation.xor_retrieve import AnsweredQuestions, XORRetrieveEvaluator
+from st_xlret.tables import markdown_table
 
 _EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
     TatoebaEvaluator,

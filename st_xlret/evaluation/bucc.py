@@ -82,15 +82,25 @@ class BUCCEvaluator(BenchmarkEvaluator):
         self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+    def from_files(
+        cls, folder: Path | None, languages: Sequence[str] | None, **options: Any
+    ) -> Self:
         """The evaluator of the corpora of one split, with those of the split that the threshold is from."""
-        splits = {"split": "training" if folder is None else "test", "threshold_split": "training", **options}
+        splits = {
+            "split": "training" if folder is None else "test",
+            "threshold_split": "training",
+            **options,
+        }
         split, threshold_split = splits["split"], splits["threshold_split"]
         if folder is None:
             chosen_names([split, threshold_split], ["training"], HUB_DATASET)
             return cls(_load_hub_corpora(languages), **splits)
         corpora = load_bucc(folder, languages, split=split)
-        training = None if split == threshold_split else load_bucc(folder, list(corpora), split=threshold_split)
+        training = (
+            None
+            if split == threshold_split
+            else load_bucc(folder, list(corpora), split=threshold_split)
+        )
         return cls(corpora, training, **splits)
 
     def score(self, model: SentenceTransformer) -> dict[str, dict[str, float]]:
@@ -100,7 +110,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
             training = self.training[language]
             candidates = self._mine_pairs(model, training, language)
             threshold = best_threshold(candidates, training.gold or set())
-            candidates = candidates if training is corpus else self._mine_pairs(model, corpus, language)
+            candidates = (
+                candidates if training is corpus else self._mine_pairs(model, corpus, language)
+            )
             extracted = [pair for pair in candidates if pair.score >= threshold]
             self.mined_pairs[language], self.thresholds[language] = extracted, threshold
             if corpus.gold:
@@ -112,7 +124,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 }
         return scores
 
-    def _mine_pairs(self, model: SentenceTransformer, corpus: BUCCCorpus, language: str) -> list[MinedPair]:
+    def _mine_pairs(
+        self, model: SentenceTransformer, corpus: BUCCCorpus, language: str
+    ) -> list[MinedPair]:
         """One-to-one pairs of the two sides, best first, without those of a sentence that is repeated."""
         names, vectors = [], []
         for side, code in ((corpus.source, language), (corpus.target, "en")):
@@ -123,7 +137,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
             vectors.append(self.embed_texts(model, list(names_of), [code] * len(names_of)))
         return [
             MinedPair(score, names[0][i][0], names[1][j][0])
-            for score, i, j in mine_bitext(vectors[0], vectors[1], show_progress_bar=self.show_progress_bar)
+            for score, i, j in mine_bitext(
+                vectors[0], vectors[1], show_progress_bar=self.show_progress_bar
+            )
             if len(names[0][i]) == len(names[1][j]) == 1
         ]
 
@@ -144,7 +160,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
             "threshold": f"best F1 on the {itself if is_itself else f'{self.threshold_split} split'}",
             "languages": str(len(self.corpora)),
             "corpus_size": "; ".join(sizes),
-            "thresholds": ", ".join(f"{code} {threshold:.4f}" for code, threshold in self.thresholds.items()),
+            "thresholds": ", ".join(
+                f"{code} {threshold:.4f}" for code, threshold in self.thresholds.items()
+            ),
         }
 
 
@@ -165,11 +183,16 @@ def load_bucc(
     folder: PathLike, languages: Sequence[str] | None = None, *, split: str = "training"
 ) -> dict[str, BUCCCorpus]:
     """Read one split, `"sample"`, `"training"` or `"test"`, of the files of the shared task, wherever in the folder."""
-    files = [file for file in sorted(files_below(Path(folder))[1]) if file.match(f"*-en.{split}.en")]
+    files = [
+        file for file in sorted(files_below(Path(folder))[1]) if file.match(f"*-en.{split}.en")
+    ]
     folder_of = {file.name.partition("-en.")[0]: file.parent for file in files}
     corpora = {}
     for code in chosen_names(languages, dict(sorted(folder_of.items())), f"{folder} ({split})"):
-        source, target = (_read_sentences_by_id(folder_of[code] / f"{code}-en.{split}.{side}") for side in (code, "en"))
+        source, target = (
+            _read_sentences_by_id(folder_of[code] / f"{code}-en.{split}.{side}")
+            for side in (code, "en")
+        )
         gold, file = None, folder_of[code] / f"{code}-en.{split}.gold"
         if file.is_file():
             gold = set[tuple[str, str]]()
@@ -187,7 +210,11 @@ def _read_sentences_by_id(file: Path) -> dict[str, str]:
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")
         if not tab or name in sentences:
-            raise DataError(f"expected a new id, a tab and a sentence, got {line[:60]!r}", file=str(file), line=number)
+            raise DataError(
+                f"expected a new id, a tab and a sentence, got {line[:60]!r}",
+                file=str(file),
+                line=number,
+            )
         sentences[name] = sentence.strip()
     return sentences
 
@@ -199,10 +226,15 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
     corpora = {}
     for code in chosen_names(languages, ["de", "fr", "ru", "zh"], HUB_DATASET):
         row = load_dataset(HUB_DATASET, f"{code}-en", split="test")[0]
-        with name_file_in_errors(HUB_DATASET):  # a KeyError where its rows are aligned pairs: nothing is to be mined
+        with name_file_in_errors(
+            HUB_DATASET
+        ):  # a KeyError where its rows are aligned pairs: nothing is to be mined
             gold = {(f"{code}-{one:09d}", f"en-{other:09d}") for one, other in row["gold"]}
         source, target = (
-            {f"{side}-{number:09d}": text.strip() for number, text in enumerate(row[f"sentence{place}"], start=1)}
+            {
+                f"{side}-{number:09d}": text.strip()
+                for number, text in enumerate(row[f"sentence{place}"], start=1)
+            }
             for place, side in enumerate((code, "en"), start=1)
         )
         corpora[code] = BUCCCorpus(source, target, gold)

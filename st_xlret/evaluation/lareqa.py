@@ -48,19 +48,28 @@ class LAReQAEvaluator(RetrievalEvaluator):
     direction = "question to candidate sentences"
 
     @classmethod
-    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+    def from_files(
+        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+    ) -> Self:
         """The evaluator of one pool in all languages, or of one per language for the split `"test-same-language"`."""
         context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
-        pools, notes = {"all": data.select_languages(languages)}, {"average": "mean of the languages' means"}
+        pools, notes = (
+            {"all": data.select_languages(languages)},
+            {"average": "mean of the languages' means"},
+        )
         if split == "test-same-language":
-            notes["task"] = "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
+            notes["task"] = (
+                "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
+            )
             codes = languages or data.judged.unique("language")
             pools = {code: data.select_languages([code], corpus=True) for code in codes}
         notes["candidate"] = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, split=split, notes=notes, **options)
 
-    def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> dict[str, dict[str, float]]:
+    def score_pool(
+        self, model: SentenceTransformer, data: RetrievalData
+    ) -> dict[str, dict[str, float]]:
         """Language of the questions to metric to value."""
         questions, candidates = self.embed_pool(model, data.judged, data.corpus)
         scores = score_ranking(ranking_of(questions, candidates, 100), data, self.metrics)
@@ -72,29 +81,46 @@ class LAReQAEvaluator(RetrievalEvaluator):
         return scores
 
 
-def average_precisions(queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]) -> NDArray[Any]:
+def average_precisions(
+    queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]
+) -> NDArray[Any]:
     """Average precision of each query over the whole ranking, of equal scores the lower row first."""
     precisions = []
     for start in range(0, len(queries), 256):
         scores = (queries[start : start + 256] @ documents.T).cpu().numpy()
         for row, gold in zip(scores, relevant[start : start + 256], strict=True):
             places = gold[gold >= 0]
-            before = [np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at]) for at in places]
-            precisions.append(float((np.arange(1, len(places) + 1) / (np.sort(before) + 1)).sum() / len(gold)))
+            before = [
+                np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at])
+                for at in places
+            ]
+            precisions.append(
+                float((np.arange(1, len(places) + 1) / (np.sort(before) + 1)).sum() / len(gold))
+            )
     return np.array(precisions)
 
 
 def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False) -> RetrievalData:
     """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
     if any(Path(folder).glob("corpus.jsonl*")):
-        data, paragraphs = read_beir(folder, split=split), _read_paragraphs(folder) if context else {}
+        data, paragraphs = (
+            read_beir(folder, split=split),
+            _read_paragraphs(folder) if context else {},
+        )
     else:
-        data, paragraphs = _read_squad_files(find_file(folder, "??.json", "xquad-r/??.json").parent, split)
+        data, paragraphs = _read_squad_files(
+            find_file(folder, "??.json", "xquad-r/??.json").parent, split
+        )
     ids, texts = data.corpus["id"][:], data.corpus["text"][:]
     if context:
         texts = [f"{text} {paragraphs[name]}" for name, text in zip(ids, texts, strict=True)]
     # XQuAD-R has titles in the file and none in the published protocol.
-    return replace(data, corpus=texts_table(zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)))
+    return replace(
+        data,
+        corpus=texts_table(
+            zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)
+        ),
+    )
 
 
 def _read_paragraphs(folder: PathLike) -> dict[str, str]:
@@ -107,7 +133,9 @@ def _read_paragraphs(folder: PathLike) -> dict[str, str]:
             paragraph = str(record["metadata"]["context"]), record["metadata"]["language"]
             paragraph_of[record["_id"]] = paragraph
             sentences.setdefault(paragraph, []).append(record["text"].strip())
-    texts = {paragraph: join_sentences(parts, paragraph[1]) for paragraph, parts in sentences.items()}
+    texts = {
+        paragraph: join_sentences(parts, paragraph[1]) for paragraph, parts in sentences.items()
+    }
     return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
 
 
@@ -119,7 +147,11 @@ def _read_squad_files(folder: Path, split: str) -> tuple[RetrievalData, dict[str
         code = file.stem
         with name_file_in_errors(file):
             articles = enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
-            numbered = ((number, *each) for number, article in articles for each in enumerate(article["paragraphs"]))
+            numbered = (
+                (number, *each)
+                for number, article in articles
+                for each in enumerate(article["paragraphs"])
+            )
             for number, position, paragraph in numbered:
                 place = f"{code}-{number:02d}-{position}"
                 text, breaks = paragraph["context"], paragraph["sentence_breaks"]
@@ -135,7 +167,13 @@ def _read_squad_files(folder: Path, split: str) -> tuple[RetrievalData, dict[str
                         number_of[name] = entry["id"]
                         answers.setdefault(entry["id"], []).append(f"{place}-{rows[0]}")
     qrels = {
-        name: {candidate: 1 for candidate in answers[number] if split == "test" or candidate[:2] == name[:2]}
+        name: {
+            candidate: 1
+            for candidate in answers[number]
+            if split == "test" or candidate[:2] == name[:2]
+        }
         for name, number in number_of.items()
     }
-    return RetrievalData(texts_table(candidates), texts_table(questions), qrels, str(folder)), paragraphs
+    return RetrievalData(
+        texts_table(candidates), texts_table(questions), qrels, str(folder)
+    ), paragraphs

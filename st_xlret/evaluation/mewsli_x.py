@@ -34,7 +34,9 @@ class MewsliXEvaluator(RetrievalEvaluator):
     direction = "mention in its sentence to entity descriptions"
 
     @classmethod
-    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+    def from_files(
+        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+    ) -> Self:
         """The evaluator of the pool of entities, with the mentions of a split."""
         entities = find_file(folder, "candidate_set_entities.jsonl")
         mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
@@ -49,7 +51,9 @@ class MewsliXEvaluator(RetrievalEvaluator):
         return cls({"all": data.select_languages(languages)}, split=split, notes=notes, **options)
 
 
-def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]) -> str:
+def mention_in_context(
+    text: str, start: int, end: int, sentence_spans: Sequence[tuple[int, int]]
+) -> str:
     """The text of a query of Mewsli-X: a mention, then its sentence with the mention marked, as XTREME-R's baseline.
 
     Braces in the text become parentheses. The whole text is taken where no sentence overlaps the mention.
@@ -58,9 +62,13 @@ def mention_in_context(text: str, start: int, end: int, sentence_spans: Sequence
         >>> mention_in_context("Rain. Ann {A} won. Sun.", 6, 9, [(0, 5), (6, 18), (19, 23)])
         'Ann: { Ann } (A) won.'
     """
-    touched = [(left, right) for left, right in sentence_spans if left < end and start < right] or [(0, len(text))]
+    touched = [(left, right) for left, right in sentence_spans if left < end and start < right] or [
+        (0, len(text))
+    ]
     first, last = min(touched[0][0], start), max(touched[-1][1], end)
-    before, after = (re.sub(r"\{(.*?)\}", r"(\1)", part) for part in (text[first:start], text[end:last]))
+    before, after = (
+        re.sub(r"\{(.*?)\}", r"(\1)", part) for part in (text[first:start], text[end:last])
+    )
     return " ".join(f"{text[start:end]}: {before} {{ {text[start:end]} }} {after}".split())
 
 
@@ -79,17 +87,27 @@ def _read_entities(file: Path) -> Iterator[tuple[str, str, str, str]]:
         yield row
 
 
-def _read_mentions(file: Path, qrels: dict[str, dict[str, int]]) -> Iterator[tuple[str, str, str, str]]:
+def _read_mentions(
+    file: Path, qrels: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, str, str, str]]:
     """A query for each mention, or for the only one of a record; fills in the judgements."""
     for number, record in read_jsonl(file):
         rows = []
         with name_file_in_errors(file, number):
             context = record["context"]
             for mention in record["mentions"] if "mentions" in record else [record["mention"]]:
-                text, (start, end) = context["text"], (mention["mention_span"][side] for side in ("start", "end"))
+                text, (start, end) = (
+                    context["text"],
+                    (mention["mention_span"][side] for side in ("start", "end")),
+                )
                 marked = text[start:end]
-                if not 0 <= start < end <= len(text) or mention["mention_span"].get("text", marked) != marked:
-                    raise ValueError(f"{mention['mention_span']} is not in the text; get-mewsli-x.sh fills texts in")
+                if (
+                    not 0 <= start < end <= len(text)
+                    or mention["mention_span"].get("text", marked) != marked
+                ):
+                    raise ValueError(
+                        f"{mention['mention_span']} is not in the text; get-mewsli-x.sh fills texts in"
+                    )
                 qrels[mention["example_id"]] = {mention["entity_id"]: 1}
                 query = mention_in_context(text, start, end, _sentence_spans(context))
                 rows.append((mention["example_id"], "", query, context["language"]))

@@ -7,13 +7,33 @@ from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, cache_key, cached_table, find_file, read_jsonl, read_lines, read_qrels
+from st_xlret.data.beir import read_qrels
+from st_xlret.data.reading import (
+    PathLike,
+    cache_key,
+    cached_table,
+    find_file,
+    read_jsonl,
+    read_lines,
+)
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.retrieval import TEXT_COLUMNS, RetrievalData, RetrievalEvaluator, texts_table
+from st_xlret.evaluation.retrieval import (
+    TEXT_COLUMNS,
+    RetrievalData,
+    RetrievalEvaluator,
+    texts_table,
+)
 
 HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
 LANGUAGES = {
-    **{"ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian", "ja": "japanese"},
+    **{
+        "ar": "arabic",
+        "bn": "bengali",
+        "en": "english",
+        "fi": "finnish",
+        "id": "indonesian",
+        "ja": "japanese",
+    },
     **{"ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu", "th": "thai"},
 }
 """Code to the name in the folders of the release."""
@@ -42,25 +62,49 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     direction = "question to passages in the same language"
 
     @classmethod
-    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any) -> Self:
+    def from_files(
+        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+    ) -> Self:
         """The evaluator of a pool per language: all files are found now, and each is read when its pool is scored."""
         if folder is None:
             from huggingface_hub import snapshot_download
 
             names = chosen_names(languages, LANGUAGES, "Mr.TyDi")
-            wanted: Any = {"repo_type": "dataset", "allow_patterns": [f"{_folder_name(name)}/*" for name in names]}
-            roots = [Path(snapshot_download(repository, **wanted)) for repository in (HUB_CORPUS, HUB_QUERIES)]
+            wanted: Any = {
+                "repo_type": "dataset",
+                "allow_patterns": [f"{_folder_name(name)}/*" for name in names],
+            }
+            roots = [
+                Path(snapshot_download(repository, **wanted))
+                for repository in (HUB_CORPUS, HUB_QUERIES)
+            ]
         elif folder.name in map(_folder_name, LANGUAGES):
-            roots, names = [folder.parent], [code for code in LANGUAGES if _folder_name(code) == folder.name]
+            roots, names = (
+                [folder.parent],
+                [code for code in LANGUAGES if _folder_name(code) == folder.name],
+            )
         else:
             roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
-            there = [code for code in LANGUAGES if any((root / _folder_name(code)).is_dir() for root in roots)]
+            there = [
+                code
+                for code in LANGUAGES
+                if any((root / _folder_name(code)).is_dir() for root in roots)
+            ]
             names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
-        files = {name: _find_pool_files([root / _folder_name(name) for root in roots], split) for name in names}
+        files = {
+            name: _find_pool_files([root / _folder_name(name) for root in roots], split)
+            for name in names
+        }
         cache_dir = options.pop("cache_dir", None)
-        pools = {code: partial(_load_pool, code, *of_code, cache_dir) for code, of_code in files.items()}
-        average = f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
-        return cls(pools, split=split, notes={"passage": "title and text", "average": average}, **options)
+        pools = {
+            code: partial(_load_pool, code, *of_code, cache_dir) for code, of_code in files.items()
+        }
+        average = (
+            f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
+        )
+        return cls(
+            pools, split=split, notes={"passage": "title and text", "average": average}, **options
+        )
 
 
 def _folder_name(language: str) -> str:
@@ -71,19 +115,36 @@ def _find_pool_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, P
     """Passages, questions and judgements, which the Hub has in one file with the questions."""
 
     def first_file(*names: str) -> Path:
-        files = (folder / f"{name}{ending}" for folder in folders for name in names for ending in ("", ".gz"))
-        return next((file for file in files if file.is_file()), None) or find_file(folders[0], *names)
+        files = (
+            folder / f"{name}{ending}"
+            for folder in folders
+            for name in names
+            for ending in ("", ".gz")
+        )
+        return next((file for file in files if file.is_file()), None) or find_file(
+            folders[0], *names
+        )
 
-    questions = first_file(f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl")
+    questions = first_file(
+        f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl"
+    )
     is_joined = questions.name.startswith(f"{split}.jsonl")
-    qrels = questions if is_joined else first_file(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
+    qrels = (
+        questions
+        if is_joined
+        else first_file(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
+    )
     return first_file("collection/docs.jsonl", "corpus.jsonl"), questions, qrels
 
 
-def _load_pool(language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None) -> RetrievalData:
+def _load_pool(
+    language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None
+) -> RetrievalData:
     """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
     key = cache_key(["mr_tydi", language], [passages])
-    corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, _read_passages(passages, language), cache_dir=cache)
+    corpus = cached_table(
+        f"passages-{key}", TEXT_COLUMNS, _read_passages(passages, language), cache_dir=cache
+    )
     rows: list[tuple[str, str, str, str]] = []
     if questions != qrels:
         for number, line in read_lines(questions):
@@ -94,7 +155,9 @@ def _load_pool(language: str, passages: Path, questions: Path, qrels: Path, cach
     judgements: dict[str, dict[str, int]] = {}
     for number, record in read_jsonl(questions):
         with name_file_in_errors(questions, number):
-            judgements[record["query_id"]] = {str(passage["docid"]): 1 for passage in record["positive_passages"]}
+            judgements[record["query_id"]] = {
+                str(passage["docid"]): 1 for passage in record["positive_passages"]
+            }
             rows.append((record["query_id"], "", record["query"].strip(), language))
     return RetrievalData(corpus, texts_table(rows), judgements, str(qrels))
 

@@ -32,16 +32,44 @@ _SCRIPTS = {code[:2]: code[3:] for code in _CODES.split()}
 # Benchmark -> name of the task (after XLRet), languages, reference, licence.
 _TASKS: dict[str, tuple[str, str, str, Any]] = {
     "tatoeba": ("Tatoeba", "", TatoebaBitextMining.metadata.reference or "", "cc-by-2.0"),
-    "bucc": ("BUCC", "de fr ru zh", "https://comparable.limsi.fr/bucc2018/bucc2018-task.html", None),
-    "lareqa": ("LAReQA", "ar de el en es hi ru th tr vi zh", "https://arxiv.org/abs/2004.05484", "cc-by-sa-4.0"),
-    "mrtydi": ("MrTyDi", "ar bn en fi id ja ko ru sw te th", "https://arxiv.org/abs/2108.08787", "apache-2.0"),
-    "mewsli-x": ("MewsliX", "ar de en es fa ja pl ro ta tr uk", "https://aclanthology.org/2021.emnlp-main.802", None),
-    "xor-retrieve": ("XORRetrieve", "ar bn fi ja ko ru te", "https://arxiv.org/abs/2010.11856", "mit"),
+    "bucc": (
+        "BUCC",
+        "de fr ru zh",
+        "https://comparable.limsi.fr/bucc2018/bucc2018-task.html",
+        None,
+    ),
+    "lareqa": (
+        "LAReQA",
+        "ar de el en es hi ru th tr vi zh",
+        "https://arxiv.org/abs/2004.05484",
+        "cc-by-sa-4.0",
+    ),
+    "mrtydi": (
+        "MrTyDi",
+        "ar bn en fi id ja ko ru sw te th",
+        "https://arxiv.org/abs/2108.08787",
+        "apache-2.0",
+    ),
+    "mewsli-x": (
+        "MewsliX",
+        "ar de en es fa ja pl ro ta tr uk",
+        "https://aclanthology.org/2021.emnlp-main.802",
+        None,
+    ),
+    "xor-retrieve": (
+        "XORRetrieve",
+        "ar bn fi ja ko ru te",
+        "https://arxiv.org/abs/2010.11856",
+        "mit",
+    ),
 }
 
 
 def mteb_task(
-    benchmark: str, data: str | os.PathLike[str], languages: Sequence[str] | None = None, **options: Any
+    benchmark: str,
+    data: str | os.PathLike[str],
+    languages: Sequence[str] | None = None,
+    **options: Any,
 ) -> AbsTask:
     """A benchmark of this library over its folder as an mteb task, with a subset for each language (of the queries).
 
@@ -52,12 +80,18 @@ def mteb_task(
     language lists the known ones.
     """
     name, codes, reference, license_name = _TASKS[chosen_names([benchmark], _TASKS, "mteb_task")[0]]
-    kind, is_mining = BENCHMARKS[benchmark], not issubclass(BENCHMARKS[benchmark], RetrievalEvaluator)
+    kind, is_mining = (
+        BENCHMARKS[benchmark],
+        not issubclass(BENCHMARKS[benchmark], RetrievalEvaluator),
+    )
     subsets: Any = {code: [_SCRIPTS[code]] for code in codes.split()}
     if benchmark == "bucc":
         subsets = {f"{code}-en": [_SCRIPTS[code], "eng-Latn"] for code in codes.split()}
     elif benchmark == "tatoeba":
-        subsets, options = dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts), {"mteb_f1": True, **options}
+        subsets, options = (
+            dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts),
+            {"mteb_f1": True, **options},
+        )
     metadata = TaskMetadata(
         name=f"XLRet{name}",
         description=(kind.__doc__ or "").partition("\n")[0],
@@ -97,12 +131,16 @@ class _LocalTask(AbsTask):
             return
         self.evaluator = evaluator = self.load_evaluator()
         if isinstance(evaluator, RetrievalEvaluator):
-            pools: dict[str, Any] = {name: pool() if callable(pool) else pool for name, pool in evaluator.pools.items()}
+            pools: dict[str, Any] = {
+                name: pool() if callable(pool) else pool for name, pool in evaluator.pools.items()
+            }
             there = {code for pool in pools.values() for code in pool.judged.unique("language")}
             evaluator.pools = pools
         else:
             there = set(getattr(evaluator, "corpora", None) or evaluator.sentences)
-        self.hf_subsets = [subset for subset in self.hf_subsets if _subset_language(subset) in there]
+        self.hf_subsets = [
+            subset for subset in self.hf_subsets if _subset_language(subset) in there
+        ]
         self.dataset = {subset: {self.eval_splits[0]: None} for subset in self.hf_subsets}
         self.data_loaded = True
 
@@ -113,7 +151,9 @@ class _LocalTask(AbsTask):
         # It is called for one subset after the other; all are measured at once, so that every text is embedded once.
         options = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
 
-        def embed_texts(_: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None) -> Tensor:
+        def embed_texts(
+            _: Any, texts: Sequence[str], languages: Sequence[str], role: Role | None = None
+        ) -> Tensor:
             """As mteb does, but by language where the model has a map for each: mteb has no way to tell it them."""
             inner = getattr(model, "model", None)
             if isinstance(inner, SentenceTransformer) and task_languages(inner):
@@ -121,8 +161,12 @@ class _LocalTask(AbsTask):
             row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
             distinct: Any = Dataset.from_dict({"text": list(row_of)})
             batches: Any = DataLoader(distinct, options.get("batch_size", 32))
-            prompt_type = {None: None, "query": PromptType.query, "document": PromptType.document}[role]
-            vectors = model.encode(batches, hf_subset=languages[0], prompt_type=prompt_type, **options)
+            prompt_type = {None: None, "query": PromptType.query, "document": PromptType.document}[
+                role
+            ]
+            vectors = model.encode(
+                batches, hf_subset=languages[0], prompt_type=prompt_type, **options
+            )
             return torch.as_tensor(vectors).float()[[row_of[text] for text in texts]]
 
         if self.scored_model is not model:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,25 +14,18 @@ from typing import Any
 
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, name_file_in_errors
 from st_xlret.files import atomic_file
-
-logger = logging.getLogger(__name__)
+from st_xlret.plots import new_figure, save_figure
+from st_xlret.tables import markdown_table, percent
 
 NOT_COMPARABLE = "†"
-_COMPARED = ("split", "candidate", "corpus_size", "sentences", "sentences_per_language", "threshold")
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """A Markdown table, without a line break at its end; the first `left` columns are text, the others figures."""
-    from tabulate import tabulate
-
-    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in (header, *rows)]
-    alignment = ["left" if column < left else "right" for column in range(len(header))]
-    return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=alignment if rows else None, disable_numparse=True)
-
-
-def percent(value: float | None) -> str:
-    """A fraction as a percentage with one decimal, `-` for None."""
-    return "-" if value is None else f"{100 * value:.1f}"
+_COMPARED = (
+    "split",
+    "candidate",
+    "corpus_size",
+    "sentences",
+    "sentences_per_language",
+    "threshold",
+)
 
 
 @dataclass(frozen=True)
@@ -66,22 +58,34 @@ class PublishedRow:
     def label(self) -> str:
         """The origin of the row, for a table."""
         split = self.measured_as.get("split")
-        details = [self.setting, "split not said" if split == "not said" else split and f"{split} split"]
+        details = [
+            self.setting,
+            "split not said" if split == "not said" else split and f"{split} split",
+        ]
         shown = "; ".join(detail for detail in details if detail)
         return f"published: {self.short_source}, {self.table}{f' ({shown})' if shown else ''}"
 
     def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
         """Name to this row's value of each entry in which the protocol of a result differs."""
-        return {name: value for name, value in self.measured_as.items() if protocol.get(name, value) != value}
+        return {
+            name: value
+            for name, value in self.measured_as.items()
+            if protocol.get(name, value) != value
+        }
 
 
-def published_rows(benchmark: str, *, metric: str | None = None, ablations: bool = False) -> list[PublishedRow]:
+def published_rows(
+    benchmark: str, *, metric: str | None = None, ablations: bool = False
+) -> list[PublishedRow]:
     """The published rows of a benchmark, by default of every metric, in the order of the papers' tables."""
     rows: list[PublishedRow] = []
     content = (Path(__file__).parent / "published_results.json").read_text(encoding="utf-8")
     for table in json.loads(content).get(benchmark, []):
         origin = {name: value for name, value in table.items() if name not in ("rows", "note")}
-        if (ablations or not table.get("ablation")) and metric in (None, table.get("metric", "accuracy")):
+        if (ablations or not table.get("ablation")) and metric in (
+            None,
+            table.get("metric", "accuracy"),
+        ):
             rows += [PublishedRow(**row, **origin) for row in table["rows"]]
     return rows
 
@@ -103,7 +107,9 @@ def results_table(
     """
     shown = list(result.scores if languages is None else languages)
 
-    def table_row(system: str, scores: Mapping[str, float], average: float | None, source: str) -> list[str]:
+    def table_row(
+        system: str, scores: Mapping[str, float], average: float | None, source: str
+    ) -> list[str]:
         is_whole = bool(shown) and all(language in scores for language in shown)
         mean = sum(scores[language] for language in shown) / len(shown) if is_whole else None
         cells = [system, *(percent(scores.get(language)) for language in shown), percent(mean)]
@@ -125,16 +131,23 @@ def result_report(result: BenchmarkResult, model_name: str) -> str:
     """The whole result for a terminal or a Markdown file, beside published figures if there are any."""
     short_name = os.path.basename(os.path.normpath(model_name))
     entries = [name for name in ("split", "direction", "corpus_size") if name in result.protocol]
-    averages, protocol = [*map(percent, result.average.values())], [result.protocol[name] for name in entries]
+    averages, protocol = (
+        [*map(percent, result.average.values())],
+        [result.protocol[name] for name in entries],
+    )
     line = [result.benchmark, short_name, *averages, str(len(result.scores)), *protocol]
     languages = [[code, *map(percent, values.values())] for code, values in result.scores.items()]
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
-        markdown_table(["benchmark", "model", *result.average, "languages", *entries], [line], left=2),
+        markdown_table(
+            ["benchmark", "model", *result.average, "languages", *entries], [line], left=2
+        ),
         markdown_table(["language", *result.average], [*languages, ["average", *averages]]),
         "\n".join(f"- {name}: {value}" for name, value in result.protocol.items()),
     ]
-    return "\n\n".join(part for part in [*parts, *_published_comparisons(result, short_name)] if part)
+    return "\n\n".join(
+        part for part in [*parts, *_published_comparisons(result, short_name)] if part
+    )
 
 
 def _published_comparisons(result: BenchmarkResult, model_name: str) -> list[str]:
@@ -144,16 +157,37 @@ def _published_comparisons(result: BenchmarkResult, model_name: str) -> list[str
     kind, parts = BENCHMARKS.get(result.benchmark, BenchmarkEvaluator), []
     for metric in kind.published_metrics:
         published = published_rows(result.benchmark, metric=metric)
-        shown = [language for language in result.scores if any(language in row.scores for row in published)]
-        whole = f"average_{kind.languages_in_all}" if len(result.scores) == kind.languages_in_all else None
-        published = [row for row in published if whole in row.average or any(code in row.scores for code in shown)]
+        shown = [
+            language
+            for language in result.scores
+            if any(language in row.scores for row in published)
+        ]
+        whole = (
+            f"average_{kind.languages_in_all}"
+            if len(result.scores) == kind.languages_in_all
+            else None
+        )
+        published = [
+            row
+            for row in published
+            if whole in row.average or any(code in row.scores for code in shown)
+        ]
         if not published or metric not in result.average:
             continue
-        options: Any = {"published": published, "metric": metric, "languages": shown, "published_average": whole}
+        options: Any = {
+            "published": published,
+            "metric": metric,
+            "languages": shown,
+            "published_average": whole,
+        }
         table = results_table(result, model_name=model_name, **options)
-        parts.append(f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}")
+        parts.append(
+            f"{metric} beside published figures (the papers' own; other training data and sizes):\n\n{table}"
+        )
         parts.append(_difference_notes(result, published))
-        protocols = dict.fromkeys(f"- {row.short_source}, {row.table}: {row.protocol}" for row in published)
+        protocols = dict.fromkeys(
+            f"- {row.short_source}, {row.table}: {row.protocol}" for row in published
+        )
         parts.append("\n".join(["Of the published figures:\n", *protocols]))
     return parts
 
@@ -163,7 +197,9 @@ def _difference_notes(result: BenchmarkResult, published: list[PublishedRow]) ->
     tables_by_value: dict[str, dict[str, dict[str, None]]] = {}
     for row in published:
         for name, value in row.differences(result.protocol).items():
-            tables_by_value.setdefault(name, {}).setdefault(value, {})[f"{row.short_source}, {row.table}"] = None
+            tables_by_value.setdefault(name, {}).setdefault(value, {})[
+                f"{row.short_source}, {row.table}"
+            ] = None
     lines = [
         f"- {name}: {result.protocol[name]} here; "
         + "; ".join(f"{value} in {' and '.join(tables)}" for value, tables in values.items())
@@ -173,21 +209,31 @@ def _difference_notes(result: BenchmarkResult, published: list[PublishedRow]) ->
     return "\n".join([title, *lines]) if lines else ""
 
 
-def seed_means(runs: Mapping[str, Sequence[BenchmarkResult]]) -> dict[str, dict[str, tuple[float, float | None]]]:
+def seed_means(
+    runs: Mapping[str, Sequence[BenchmarkResult]],
+) -> dict[str, dict[str, tuple[float, float | None]]]:
     """System to metric to its mean over the seeds (results) and half of the 95 % interval, which is None for one seed.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The metrics are those that all
     results share; a ValueError says where the results differ in benchmark, languages or protocol of measurement.
     """
     every = [result for seeds in runs.values() for result in seeds]
-    measured = [(each.benchmark, *sorted(each.scores), *map(each.protocol.get, _COMPARED)) for each in every]
+    measured = [
+        (each.benchmark, *sorted(each.scores), *map(each.protocol.get, _COMPARED)) for each in every
+    ]
     if other := next((each for each in measured if each != measured[0]), None):
-        raise ValueError(f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}")
-    metrics = [metric for metric in every[0].average if all(metric in result.average for result in every)]
+        raise ValueError(
+            f"the results differ in benchmark, languages or protocol: {measured[0]} and {other}"
+        )
+    metrics = [
+        metric for metric in every[0].average if all(metric in result.average for result in every)
+    ]
     means = {}
     for name, seeds in runs.items():
         values = {metric: [result.average[metric] for result in seeds] for metric in metrics}
-        means[name] = {metric: (round(fmean(each), 12), half_interval(each)) for metric, each in values.items()}
+        means[name] = {
+            metric: (round(fmean(each), 12), half_interval(each)) for metric, each in values.items()
+        }
     return means
 
 
@@ -204,14 +250,21 @@ def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Results of `st-xlret evaluate` by system: `NAME=file.json` for each seed, or `file.json`, named after itself."""
     results: dict[str, list[BenchmarkResult]] = {}
     words = [word.partition("=") for word in files]
-    named = [(name, Path(path)) if equals else (Path(name).stem, Path(name)) for name, equals, path in words]
+    named = [
+        (name, Path(path)) if equals else (Path(name).stem, Path(name))
+        for name, equals, path in words
+    ]
     if len({(name, file.resolve()) for name, file in named}) < len(named):
-        raise ValueError(f"a result is given twice, and would count as two seeds: {' '.join(files)}")
+        raise ValueError(
+            f"a result is given twice, and would count as two seeds: {' '.join(files)}"
+        )
     for name, file in named:
         with name_file_in_errors(file):
             content = json.loads(file.read_text(encoding="utf-8"))
             fields = {key: content[key] for key in ("benchmark", "scores", "average", "protocol")}
-            fields["average"] = {metric: float(value) for metric, value in fields["average"].items()}
+            fields["average"] = {
+                metric: float(value) for metric, value in fields["average"].items()
+            }
             results.setdefault(name, []).append(BenchmarkResult(**fields))
     return results
 
@@ -223,14 +276,20 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
     """
     ours = {".md": r"\| system ", ".csv": "system,seeds,"}
     with ExitStack() as outputs:
-        parts = {end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end])) for end in ours}
+        parts = {
+            end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end]))
+            for end in ours
+        }
         compared = seed_means(results := read_results(files))
         metrics = list(next(iter(compared.values())))
         header, lines = ["system", *metrics, "seeds"], []
         columns = (f"{metric}{of}" for metric in metrics for of in ("", "_interval"))
         fractions: list[list[Any]] = [["system", "seeds", *columns]]
         for name, values in compared.items():
-            cells = [percent(mean) + ("" if half is None else f" ± {percent(half)}") for mean, half in values.values()]
+            cells = [
+                percent(mean) + ("" if half is None else f" ± {percent(half)}")
+                for mean, half in values.values()
+            ]
             lines.append([name, *cells, str(len(results[name]))])
             fractions.append([name, len(results[name]), *chain.from_iterable(values.values())])
         with open(parts[".csv"], "w", newline="", encoding="utf-8") as file:
@@ -239,65 +298,35 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
     return markdown
 
 
-def plot_training(history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]) -> Path | None:
+def plot_training(
+    history: Sequence[Mapping[str, Any]], path: str | os.PathLike[str]
+) -> Path | None:
     """Draw the losses of a run, and its average scores or MRR@10, over the steps of `trainer.state.log_history`.
 
     None is returned where matplotlib is not installed or the history holds no losses and no scores.
     """
     names = {key for line in history for key in line}
     losses = sorted(key for key in names if key.startswith("loss_")) or sorted(names & {"loss"})
-    scores = sorted(key for key in names if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10")))
-    panels = [(title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys]
+    scores = sorted(
+        key
+        for key in names
+        if key.startswith("eval_") and ("average" in key or key.endswith("mrr@10"))
+    )
+    panels = [
+        (title, keys) for title, keys in (("training loss", losses), ("evaluation", scores)) if keys
+    ]
     if not panels or (figure := new_figure(path, 6 * len(panels), 4.5)) is None:
         return None
     axes = figure.subplots(1, len(panels), squeeze=False)
     for axis, (title, keys) in zip(axes[0], panels, strict=True):
         for key in keys:
             points = [(line["step"], line[key]) for line in history if key in line]
-            axis.plot(*zip(*points, strict=True), marker=".", label=key.removeprefix("loss_").removeprefix("eval_"))
+            axis.plot(
+                *zip(*points, strict=True),
+                marker=".",
+                label=key.removeprefix("loss_").removeprefix("eval_"),
+            )
         axis.set(title=title, xlabel="step")
         axis.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.18))
         axis.grid(alpha=0.3)
     return save_figure(figure, path)
-
-
-def plot_language_bias(languages: Sequence[str], shares: Any, path: str | os.PathLike[str]) -> Path | None:
-    """Draw a heat map of `shares` (L, L): the language of a query against the languages of its nearest neighbours.
-
-    The figures of up to 40 languages are written into the squares; of over 60, every second, third ... is labelled.
-    """
-    step = -(-len(languages) // 60)
-    places = range(0, len(languages), step)
-    size = 2.5 + 0.42 * min(len(languages), 40)
-    if (figure := new_figure(path, size + 1, size)) is None:
-        return None
-    axis = figure.subplots()
-    image = axis.imshow(100 * shares, cmap="viridis", vmin=0, vmax=100)
-    font = 10 * min(1, 40 / len(places))
-    axis.set_xticks(places, languages[::step], rotation=90, fontsize=font)
-    axis.set_yticks(places, languages[::step], fontsize=font)
-    axis.set(xlabel="language of the neighbours", ylabel="language of the query")
-    for i, row in enumerate(shares) if len(languages) <= 40 else ():
-        for j, share in enumerate(row):
-            if share >= 0.005:
-                colour = "black" if share > 0.6 else "white"
-                axis.text(j, i, f"{100 * share:.0f}", ha="center", va="center", fontsize=7, color=colour)
-    figure.colorbar(image, label="share of the nearest neighbours (%)", shrink=0.8)
-    return save_figure(figure, path)
-
-
-def new_figure(path: str | os.PathLike[str], width: float, height: float) -> Any:
-    """A figure outside of pyplot, whose global state is the caller's; None, with a warning, without matplotlib."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        logger.warning('%s is not drawn without matplotlib: pip install "st-xlret[plots]"', Path(path).name)
-        return None
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
-    """Write a figure as a PNG."""
-    with atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=120, metadata={"Software": "st-xlret"})  # `PICTURE` of the files
-    return Path(path)

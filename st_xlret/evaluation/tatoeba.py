@@ -46,7 +46,9 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     benchmark = "bilingual"
     primary = "accuracy"
     directions = ("accuracy_forward", "accuracy_backward")
-    direction = "forward: first language to second; backward: second to first; accuracy: mean of both"
+    direction = (
+        "forward: first language to second; backward: second to first; accuracy: mean of both"
+    )
     mteb_f1 = False
 
     def __init__(
@@ -61,17 +63,28 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         super().__init__(**options)
         self.role = role
         counts = {name: (len(one), len(other)) for name, (one, other) in sentences.items()}
-        if not counts or (uneven := {name: of for name, of in counts.items() if of[0] != of[1] or not of[0]}):
-            raise ValueError(f"give as many sentences as translations of each pair, got {uneven if counts else 'none'}")
+        if not counts or (
+            uneven := {name: of for name, of in counts.items() if of[0] != of[1] or not of[0]}
+        ):
+            raise ValueError(
+                f"give as many sentences as translations of each pair, got {uneven if counts else 'none'}"
+            )
         cut = slice(max_sentences)
-        self.sentences = {name: (list(one)[cut], list(other)[cut]) for name, (one, other) in sentences.items()}
-        self.origin = origin if max_sentences is None else f"the first {max_sentences} of each language"
+        self.sentences = {
+            name: (list(one)[cut], list(other)[cut]) for name, (one, other) in sentences.items()
+        }
+        self.origin = (
+            origin if max_sentences is None else f"the first {max_sentences} of each language"
+        )
 
     @classmethod
     def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> Self:
         """Every two languages of a set of translations, of which the i-th sentences belong together."""
         pairs = combinations(sentences, 2)
-        return cls({f"{one}-{other}": (sentences[one], sentences[other]) for one, other in pairs}, **options)
+        return cls(
+            {f"{one}-{other}": (sentences[one], sentences[other]) for one, other in pairs},
+            **options,
+        )
 
     @staticmethod
     def language_pair(name: str) -> tuple[str, str]:
@@ -93,7 +106,10 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             coded = zip(self.language_pair(name), sides, strict=True)
             both = [vectors[code][[row_of[code][text] for text in texts]] for code, texts in coded]
             accuracies = retrieval_accuracy(*both)
-            scores[name] = {"accuracy": sum(accuracies) / 2, **dict(zip(self.directions, accuracies, strict=True))}
+            scores[name] = {
+                "accuracy": sum(accuracies) / 2,
+                **dict(zip(self.directions, accuracies, strict=True)),
+            }
             if self.mteb_f1:
                 scores[name]["f1_to_en"] = weighted_f1(*both)
         return scores
@@ -110,7 +126,9 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
             **({} if self.role is None else {"texts": f"embedded as a {self.role}"}),
             "languages": str(len(counts)),
             "sentences": self.origin,
-            "sentences_per_language": each if len(counts) < 20 else f"{lengths[0]} to {lengths[-1]}",
+            "sentences_per_language": each
+            if len(counts) < 20
+            else f"{lengths[0]} to {lengths[-1]}",
         }
 
 
@@ -133,12 +151,16 @@ class TatoebaEvaluator(BilingualRetrievalEvaluator):
     directions = ("accuracy_to_en", "accuracy_from_en")
     direction = "to_en: X to English; from_en: English to X; accuracy: mean of both"
 
-    def __init__(self, sentences: Any, *, mteb_f1: bool = False, origin: str = "all", **options: Any) -> None:
+    def __init__(
+        self, sentences: Any, *, mteb_f1: bool = False, origin: str = "all", **options: Any
+    ) -> None:
         super().__init__(sentences, origin=origin, **options)
         self.mteb_f1 = mteb_f1
 
     @classmethod
-    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+    def from_files(
+        cls, folder: Path | None, languages: Sequence[str] | None, **options: Any
+    ) -> Self:
         """The evaluator of the sentences and English translations of each language."""
         return cls(load_tatoeba(folder, languages), **options)
 
@@ -164,9 +186,14 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
     is_on_hub = True
 
     @classmethod
-    def from_files(cls, folder: Path | None, languages: Sequence[str] | None, **options: Any) -> Self:
+    def from_files(
+        cls, folder: Path | None, languages: Sequence[str] | None, **options: Any
+    ) -> Self:
         """The evaluator of CCP's pairs or others, drawn from the export or joined on English."""
-        codes_of = {name: [_CODES.get(one, one) for one in cls.language_pair(name)] for name in languages or CCP_PAIRS}
+        codes_of = {
+            name: [_CODES.get(one, one) for one in cls.language_pair(name)]
+            for name in languages or CCP_PAIRS
+        }
         if folder is not None and any(folder.glob("sentences.csv*")):
             origin = "drawn from the linked sentences of Tatoeba's export"
             return cls(_draw_export_pairs(folder, codes_of), origin=origin, **options)
@@ -176,9 +203,16 @@ class TatoebaPairsEvaluator(BilingualRetrievalEvaluator):
             translation_of: dict[str, str] = {}
             for text, english in zip(*english_of[other], strict=True):
                 translation_of.setdefault(english, text)
-            both = ((text, translation_of.pop(english, None)) for text, english in zip(*english_of[one], strict=True))
-            pairs[name] = _distinct_pairs((text, translation) for text, translation in both if translation is not None)
-        return cls(_side_texts(pairs), origin="English-centric test sets joined on English", **options)
+            both = (
+                (text, translation_of.pop(english, None))
+                for text, english in zip(*english_of[one], strict=True)
+            )
+            pairs[name] = _distinct_pairs(
+                (text, translation) for text, translation in both if translation is not None
+            )
+        return cls(
+            _side_texts(pairs), origin="English-centric test sets joined on English", **options
+        )
 
 
 def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> tuple[float, float]:
@@ -188,7 +222,9 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     """
     forward, backward = _nearest_rows(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
-    return float((forward == expected).double().mean()), float((backward == expected).double().mean())
+    return float((forward == expected).double().mean()), float(
+        (backward == expected).double().mean()
+    )
 
 
 def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
@@ -207,7 +243,12 @@ def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
 
     def first_equal_rows(rows: Tensor) -> Tensor:
         seen: dict[bytes, int] = {}
-        return torch.tensor([seen.setdefault(row.tobytes(), number) for number, row in enumerate(rows.cpu().numpy())])
+        return torch.tensor(
+            [
+                seen.setdefault(row.tobytes(), number)
+                for number, row in enumerate(rows.cpu().numpy())
+            ]
+        )
 
     x, y = unit_rows(torch.as_tensor(source)), unit_rows(torch.as_tensor(target))
     _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
@@ -220,7 +261,9 @@ def tatoeba_language(code: str) -> str:
     """The ISO 639-1 code of an ISO 639-3 code of Tatoeba, or the code itself if there is none."""
     import langcodes
 
-    tag = "tl" if code == "tgl" else langcodes.standardize_tag(code, macro=True)  # CLDR prefers "fil"
+    tag = (
+        "tl" if code == "tgl" else langcodes.standardize_tag(code, macro=True)
+    )  # CLDR prefers "fil"
     return tag if len(tag) == 2 else code
 
 
@@ -233,13 +276,21 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
         rows_of = {pair.removesuffix("-eng"): of_pair for pair, of_pair in rows}
         codes = _choose_codes(rows_of, languages, HUB_DATASET)
         # The rows still end with the newline of LASER's files.
-        sides = [[rows_of[code][f"sentence{side}"].str.rstrip("\r\n").tolist() for side in (1, 2)] for code in codes]
+        sides = [
+            [rows_of[code][f"sentence{side}"].str.rstrip("\r\n").tolist() for side in (1, 2)]
+            for code in codes
+        ]
     else:
         there = [file.name.split(".")[1][:-4] for file in Path(folder).glob("tatoeba.*-eng.eng")]
         codes = _choose_codes(there, languages, str(folder))
-        files = [[Path(folder, f"tatoeba.{code}-eng.{side}") for side in (code, "eng")] for code in codes]
+        files = [
+            [Path(folder, f"tatoeba.{code}-eng.{side}") for side in (code, "eng")] for code in codes
+        ]
         sides = [[_read_sentences(file) for file in both] for both in files]
-    return {tatoeba_language(code): (one, english) for code, (one, english) in zip(codes, sides, strict=True)}
+    return {
+        tatoeba_language(code): (one, english)
+        for code, (one, english) in zip(codes, sides, strict=True)
+    }
 
 
 def _choose_codes(codes: Iterable[str], languages: Sequence[str] | None, where: str) -> list[str]:
@@ -264,12 +315,16 @@ def _draw_export_pairs(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> S
 
     def export_table(name: str, *columns: str) -> pa.Table:
         read = csv.ReadOptions(column_names=columns, block_size=1 << 24)
-        return csv.read_csv(find_file(folder, name), read, csv.ParseOptions(delimiter="\t", quote_char=False))
+        return csv.read_csv(
+            find_file(folder, name), read, csv.ParseOptions(delimiter="\t", quote_char=False)
+        )
 
     sentences = export_table("sentences.csv", "id", "language", "text")
     codes = sentences["language"].dictionary_encode().combine_chunks()
     # An unknown language is \N there.
-    names = [tatoeba_language(code) if code.isalpha() else code for code in codes.dictionary.to_pylist()]
+    names = [
+        tatoeba_language(code) if code.isalpha() else code for code in codes.dictionary.to_pylist()
+    ]
     names = [_CODES.get(code, code) for code in names]
     sentences = sentences.set_column(1, "language", pa.array(names).take(codes.indices))
     wanted = pa.array(sorted({code for both in codes_of.values() for code in both}))
@@ -279,18 +334,29 @@ def _draw_export_pairs(folder: Path, codes_of: Mapping[str, Sequence[str]]) -> S
     linked = linked.join(languages, "other", "id", join_type="inner", right_suffix="_other")
     drawn: dict[str, list[tuple[int, int]]] = {}
     for name, (one, other) in codes_of.items():
-        part = linked.filter(pc.and_(pc.equal(linked["language"], one), pc.equal(linked["language_other"], other)))
+        part = linked.filter(
+            pc.and_(pc.equal(linked["language"], one), pc.equal(linked["language_other"], other))
+        )
         order = sorted({*zip(part["id"].to_pylist(), part["other"].to_pylist(), strict=True)})
         random.Random(0).shuffle(order)
         drawn[name] = _distinct_pairs(order)[:1_000]
-    ids = pa.array({identifier for pairs in drawn.values() for pair in pairs for identifier in pair}, pa.int64())
+    ids = pa.array(
+        {identifier for pairs in drawn.values() for pair in pairs for identifier in pair},
+        pa.int64(),
+    )
     drawn_sentences = sentences.filter(pc.is_in(sentences["id"], ids))
-    text = dict(zip(drawn_sentences["id"].to_pylist(), drawn_sentences["text"].to_pylist(), strict=True))
-    return _side_texts({name: [(text[one], text[other]) for one, other in pairs] for name, pairs in drawn.items()})
+    text = dict(
+        zip(drawn_sentences["id"].to_pylist(), drawn_sentences["text"].to_pylist(), strict=True)
+    )
+    return _side_texts(
+        {name: [(text[one], text[other]) for one, other in pairs] for name, pairs in drawn.items()}
+    )
 
 
 def _side_texts(pairs: Mapping[str, Sequence[tuple[str, str]]]) -> SentencePairs:
-    return {name: ([one for one, _ in of], [other for _, other in of]) for name, of in pairs.items()}
+    return {
+        name: ([one for one, _ in of], [other for _, other in of]) for name, of in pairs.items()
+    }
 
 
 def _distinct_pairs(pairs: Iterable[tuple[Text, Text]]) -> list[tuple[Text, Text]]:

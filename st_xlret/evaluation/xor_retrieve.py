@@ -62,23 +62,33 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         }
 
     @classmethod
-    def from_files(cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any) -> Self:
+    def from_files(
+        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any
+    ) -> Self:
         """The evaluator of all questions in one pool; the passages are read when it is scored."""
         cache_dir, passages = options.pop("cache_dir", None), options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
-        table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
+        table = (
+            find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
+        )
         key, questions = cache_key("dpr", [table]), list(_read_questions(file))
-        chosen = chosen_names(languages, list(dict.fromkeys(code for *_, code in questions)), str(file))
+        chosen = chosen_names(
+            languages, list(dict.fromkeys(code for *_, code in questions)), str(file)
+        )
         questions = [question for question in questions if question[-1] in chosen]
 
         def load_pool() -> AnsweredQuestions:
-            corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, _read_passages(table), cache_dir=cache_dir)
+            corpus = cached_table(
+                f"passages-{key}", TEXT_COLUMNS, _read_passages(table), cache_dir=cache_dir
+            )
             asked = texts_table((name, "", text, code) for name, text, _, code in questions)
             return AnsweredQuestions(corpus, asked, [answers for _, _, answers, _ in questions])
 
         return cls({"english": load_pool}, split=split, **options)
 
-    def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> dict[str, dict[str, float]]:
+    def score_pool(
+        self, model: SentenceTransformer, data: AnsweredQuestions
+    ) -> dict[str, dict[str, float]]:
         """Question language to metric to value."""
         most = max(BUDGETS.values())
 
@@ -96,16 +106,25 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
 
         questions, passages = self.embed_pool(model, data.judged, data.corpus)
         depth, ranking = 128, ranking_of(questions, passages, 128).tolist()
-        while depth < len(data.corpus) and any(len(first_tokens(ranked)) < most for ranked in ranking):
+        while depth < len(data.corpus) and any(
+            len(first_tokens(ranked)) < most for ranked in ranking
+        ):
             depth *= 2  # the passages are short: retrieve more of them
             ranking = ranking_of(questions, passages, depth).tolist()
         hits: dict[str, list[list[bool]]] = {}
-        for ranked, answers, code in zip(ranking, data.answers, data.judged["language"][:], strict=True):
+        for ranked, answers, code in zip(
+            ranking, data.answers, data.judged["language"][:], strict=True
+        ):
             tokens = first_tokens(ranked)
             texts = [" ".join(tokens[:budget]) for budget in BUDGETS.values()]
-            hits.setdefault(code, []).append([any(answer in text for answer in answers) for text in texts])
+            hits.setdefault(code, []).append(
+                [any(answer in text for answer in answers) for text in texts]
+            )
         means = {code: np.mean(of_language, axis=0).tolist() for code, of_language in hits.items()}
-        return {code: dict(zip(BUDGETS, of_language, strict=True)) for code, of_language in means.items()}
+        return {
+            code: dict(zip(BUDGETS, of_language, strict=True))
+            for code, of_language in means.items()
+        }
 
 
 def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
@@ -122,7 +141,11 @@ def _read_questions(file: Path) -> Iterator[tuple[str, str, list[str], str]]:
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             # The exact strings: "Yes" may be a span of a passage.
-            answers = [answer for answer in record["answers"] if answer not in ("yes", "no") and answer.strip()]
+            answers = [
+                answer
+                for answer in record["answers"]
+                if answer not in ("yes", "no") and answer.strip()
+            ]
             row = str(record["id"]), record["question"], answers, record["lang"]
         if answers:
             yield row
@@ -141,7 +164,11 @@ def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
         import sentencex
 
         name = "nltk's word rules on sentences split by sentencex, as punkt_tab is not installed"
-        warnings.warn(f"tokens are counted by {name}: python -m nltk.downloader punkt_tab", stacklevel=3)
+        warnings.warn(
+            f"tokens are counted by {name}: python -m nltk.downloader punkt_tab", stacklevel=3
+        )
         words = nltk.tokenize.NLTKWordTokenizer()
-        return lambda text: [token for one in sentencex.segment("en", text) for token in words.tokenize(one)], name
+        return lambda text: [
+            token for one in sentencex.segment("en", text) for token in words.tokenize(one)
+        ], name
     return nltk.word_tokenize, "nltk.word_tokenize"

@@ -9,7 +9,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from st_xlret.functional.tensors import LOWEST, at_least_float32, check_integers_per_row, check_matrices, normalize_rows
+from st_xlret.functional.tensors import (
+    LOWEST,
+    at_least_float32,
+    check_integers_per_row,
+    check_matrices,
+    normalize_rows,
+)
 
 _MOST_LOGITS = 2**22  # that are held at a time (4 bytes each)
 Tags = Mapping[str, "Tensor | None"]
@@ -64,7 +70,11 @@ def contrastive_context_loss(
     """
     check_matrices(None, temperature, z=z, queue=queue)
     check_integers_per_row(len(z), window=window, language=language, document=document, text=text)
-    tags = {"language": None if cross_language_negatives else language, "document": document, "text": text}
+    tags = {
+        "language": None if cross_language_negatives else language,
+        "document": document,
+        "text": text,
+    }
     with torch.autocast(z.device.type, enabled=False):
         z = normalize_rows(z) if normalize else at_least_float32(z)
         itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
@@ -81,7 +91,9 @@ def contrastive_context_loss(
         if queue is not None and len(queue):
             key_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
             needed = [f"queue_{name}" for name, tag in tags.items() if tag is not None]
-            check_integers_per_row(len(queue), needed, **{f"queue_{name}": tag for name, tag in key_tags.items()})
+            check_integers_per_row(
+                len(queue), needed, **{f"queue_{name}": tag for name, tag in key_tags.items()}
+            )
             keys = queue.detach().to(z)
             keys = keys if queue_is_normalized or not normalize else normalize_rows(keys)
             of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, tags, key_tags)
@@ -131,11 +143,17 @@ def masked_sentence_loss(
         0.000136
     """
     check_matrices(len(p), temperature, p=p, h=h)
-    check_integers_per_row(len(p), document=document, language=language, text=text, predicted=predicted)
-    anchors = torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
+    check_integers_per_row(
+        len(p), document=document, language=language, text=text, predicted=predicted
+    )
+    anchors = (
+        torch.arange(len(p), device=p.device) if predicted is None else predicted.nonzero()[:, 0]
+    )
     check_matrices(len(anchors), predicted=p[anchors])
     if mu < 0 or (num_negatives is not None and num_negatives < 1):
-        raise ValueError(f"mu must be 0 or more, and num_negatives 1 or more, or None: got {mu} and {num_negatives}")
+        raise ValueError(
+            f"mu must be 0 or more, and num_negatives 1 or more, or None: got {mu} and {num_negatives}"
+        )
 
     def draw_negatives(rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others, boolean (rows, S)."""
@@ -148,14 +166,22 @@ def masked_sentence_loss(
             cross &= language[rows, None] == language
         if num_negatives is not None and int(cross.sum(1).max()) > num_negatives:
             # The largest of random numbers: a draw without replacement. Other rows get one below them all.
-            draw = torch.rand(cross.shape, generator=generator, device=cross.device).masked_fill_(~cross, -1.0)
-            cross &= torch.zeros_like(cross).scatter_(1, draw.topk(num_negatives, dim=1).indices, True)
+            draw = torch.rand(cross.shape, generator=generator, device=cross.device).masked_fill_(
+                ~cross, -1.0
+            )
+            cross &= torch.zeros_like(cross).scatter_(
+                1, draw.topk(num_negatives, dim=1).indices, True
+            )
         return others & same & intra_document_negatives, cross
 
-    def sum_of_row_losses(p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor) -> Tensor:
+    def sum_of_row_losses(
+        p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor
+    ) -> Tensor:
         """The sum of the losses of some rows; their bias is a constant shift, so it has detached logits."""
         logits = p @ h.T
-        of_intra, of_cross = ((logits.detach() * kind).sum(1) / kind.sum(1).clamp(min=1) for kind in (intra, cross))
+        of_intra, of_cross = (
+            (logits.detach() * kind).sum(1) / kind.sum(1).clamp(min=1) for kind in (intra, cross)
+        )
         alpha = (of_intra - of_cross) * (intra.any(1) & cross.any(1))
         shifted = logits - mu * alpha[:, None] * intra
         log_others = shifted.masked_fill(~(intra | cross), LOWEST).logsumexp(dim=1)
@@ -166,11 +192,15 @@ def masked_sentence_loss(
         total, size = p.new_zeros(()), max(1, _MOST_LOGITS // len(h))
         for part, rows in zip(p.split(size), anchors.split(size), strict=True):
             # The negatives are drawn outside of the checkpoint: inside, the backward pass would draw others.
-            total = total + checkpoint(sum_of_row_losses, part, h, rows, *draw_negatives(rows), use_reentrant=False)
+            total = total + checkpoint(
+                sum_of_row_losses, part, h, rows, *draw_negatives(rows), use_reentrant=False
+            )
         return total / len(p)
 
 
-def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
+def info_nce_loss(
+    x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None
+) -> Tensor:
     """Symmetric InfoNCE over the rows of both sides (ML-CTL, Eq. 1-2; L_sema of lang-contrastive, Eq. 2).
 
     The loss is the mean over the 2N anchors of `-log(e^{s+} / sum_k e^{s_k})`, where s is the cosine divided by
@@ -190,7 +220,9 @@ def info_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tens
     return -F.logsigmoid(-_log_ratios(x, y, temperature, text)).mean()
 
 
-def cz_nce_loss(x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None) -> Tensor:
+def cz_nce_loss(
+    x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None
+) -> Tensor:
     """Cross-zero noise contrastive estimation (ML-CTL, Chen et al. 2022: Eq. 5, averaged symmetrically as in Eq. 2).
 
     As `info_nce_loss`, but the positive is not part of the sum over k. The loss therefore becomes negative once the
@@ -243,7 +275,9 @@ def retrieval_contrastive_loss(
     if passage_text is not None:
         no_negative |= passage_text[:rows, None] == passage_text
     with torch.autocast(queries.device.type, enabled=False):
-        queries, passages = (normalize_rows(x) if normalize else at_least_float32(x) for x in (queries, passages))
+        queries, passages = (
+            normalize_rows(x) if normalize else at_least_float32(x) for x in (queries, passages)
+        )
         scores = (1 / temperature) * queries @ passages.T
         negatives = scores.masked_fill(no_negative, LOWEST).logsumexp(dim=1)
         return -F.logsigmoid(scores.diagonal() - negatives).mean()
@@ -322,16 +356,22 @@ def similarity_distillation_loss(
         0.462784
     """
     teacher_temperature = temperature if teacher_temperature is None else teacher_temperature
-    check_matrices(len(student), min(temperature, teacher_temperature), student=student, teacher=teacher)
+    check_matrices(
+        len(student), min(temperature, teacher_temperature), student=student, teacher=teacher
+    )
     with torch.autocast(student.device.type, enabled=False):
-        student, teacher, bank = (normalize_rows(x) for x in (student, teacher.detach(), bank.detach()))
+        student, teacher, bank = (
+            normalize_rows(x) for x in (student, teacher.detach(), bank.detach())
+        )
         target = (teacher @ bank.T / teacher_temperature).log_softmax(dim=1)
         learnt = (student @ bank.T / temperature).log_softmax(dim=1)
         divergence = (target.exp() * (target - learnt)).sum(dim=1)
         return (divergence + cosine_weight * (1 - (student * teacher).sum(dim=1))).mean()
 
 
-def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None, least_pairs: int = 1) -> Tensor:
+def _log_ratios(
+    x: Tensor, y: Tensor, temperature: float, text: Tensor | None, least_pairs: int = 1
+) -> Tensor:
     """`log(sum_k e^{s_k} / e^{s+})` over the negatives k of each of the 2N anchors, very low where there is none."""
     check_matrices(len(x), temperature, least_pairs, x=x, y=y)
     check_integers_per_row(2 * len(x), text=text)

@@ -25,13 +25,20 @@ def normalize_rows(x: Tensor) -> Tensor:
 
 
 def check_matrices(
-    rows: int | None = None, temperature: float = 1.0, least_rows: int = 1, **matrices: Tensor | None
+    rows: int | None = None,
+    temperature: float = 1.0,
+    least_rows: int = 1,
+    **matrices: Tensor | None,
 ) -> None:
     """Raise a ValueError unless all but None are float matrices of one width and `rows` rows, at least `least_rows`."""
     present = {name: x for name, x in matrices.items() if x is not None}
-    fits = all(x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values())
+    fits = all(
+        x.ndim == 2 and x.is_floating_point() and rows in (None, len(x)) for x in present.values()
+    )
     enough = rows is None or rows >= least_rows
-    if not (fits and enough and len({x.shape[1] for x in present.values()}) == 1 and temperature > 0):
+    if not (
+        fits and enough and len({x.shape[1] for x in present.values()}) == 1 and temperature > 0
+    ):
         got = ", ".join(f"{name} {x.dtype} {tuple(x.shape)}" for name, x in present.items())
         raise ValueError(
             f"matrices must be floating-point, of shape ({rows or 'rows'}, features) with one number of features and "
@@ -44,4 +51,6 @@ def check_integers_per_row(rows: int, needed: Collection[str] = (), **tags: Tens
     for name, tag in tags.items():
         if name in needed if tag is None else tag.shape != (rows,) or tag.is_floating_point():
             got = None if tag is None else f"{tag.dtype} {tuple(tag.shape)}"
-            raise ValueError(f"{name} must hold integers of shape ({rows},), one per row: got {got}")
+            raise ValueError(
+                f"{name} must hold integers of shape ({rows},), one per row: got {got}"
+            )

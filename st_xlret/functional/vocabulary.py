@@ -8,10 +8,14 @@ from torch.autograd.function import once_differentiable
 
 from st_xlret.functional.tensors import at_least_float32, check_integers_per_row, check_matrices
 
-_MOST_LOGITS = 2**25  # that are held at a time (4 bytes each); products with fewer rows of a vocabulary are slower
+_MOST_LOGITS = (
+    2**25
+)  # that are held at a time (4 bytes each); products with fewer rows of a vocabulary are slower
 
 
-def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
+def chunked_cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor
+) -> Tensor:
     """Mean cross-entropy over a large vocabulary, computed without holding all logits at once.
 
     It equals `F.cross_entropy(F.linear(hidden, weight, bias).float(), labels)`, and 0 for no rows. At most 134 MB of
@@ -34,7 +38,9 @@ def chunked_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, l
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):
-        loss: Tensor = _CrossEntropy.apply(hidden, weight, bias, labels.long(), kind, torch.is_grad_enabled())
+        loss: Tensor = _CrossEntropy.apply(
+            hidden, weight, bias, labels.long(), kind, torch.is_grad_enabled()
+        )
         return loss
 
 
@@ -42,7 +48,9 @@ class _CrossEntropy(torch.autograd.Function):
     """The mean over the rows. Its gradients are made in the forward pass, from the logits while they are there."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Any, labels: Tensor, kind: Any, learns: bool) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Any, labels: Tensor, kind: Any, learns: bool
+    ) -> Tensor:
         wide = at_least_float32(hidden.new_zeros(())).dtype
         of_hidden, of_weight, of_bias = gradients = [
             torch.zeros_like(x, dtype=wide) if x is not None and learns and needed else None
@@ -59,7 +67,9 @@ class _CrossEntropy(torch.autograd.Function):
             exponentials = logits.sub_(largest).exp_()
             normalizer = exponentials.sum(dim=1, keepdim=True)
             total += (largest + normalizer.log()).sum()
-            error = exponentials.div_(normalizer).scatter_add_(1, label, exponentials.new_full(label.shape, -1))
+            error = exponentials.div_(normalizer).scatter_add_(
+                1, label, exponentials.new_full(label.shape, -1)
+            )
             error.div_(len(x))
             if of_hidden is not None:
                 of_hidden[part] = (error.to(kind) @ projection).to(wide)
@@ -75,5 +85,7 @@ class _CrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
         # In place: the gradient of a large vocabulary is not held twice. PyTorch refuses the second use by itself.
-        scaled = (None if g is None else g if factor == 1 else g.mul_(factor) for g in ctx.saved_tensors)
+        scaled = (
+            None if g is None else g if factor == 1 else g.mul_(factor) for g in ctx.saved_tensors
+        )
         return *scaled, None, None, None

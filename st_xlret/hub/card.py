@@ -17,8 +17,8 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 from typing_extensions import Self
 
+from st_xlret.citations import CITATIONS
 from st_xlret.encoding import PROMPT_NAMES, Role, prompt_name, task_languages
-from st_xlret.losses import CCPLoss
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 _FOLDER = Path(__file__).parent
@@ -39,8 +39,13 @@ _OWN_TAGS = {"generated_from_trainer", "mteb", "onnx", "openvino", "transformers
 _TEXTS = json.loads((_FOLDER / "card.json").read_text(encoding="utf-8"))
 _QUESTION, _SENTENCES, _STEPS = (_TEXTS[name] for name in ("question", "answers", "steps"))
 # By paper; the Hub makes tags of the addresses.
-_ENTRIES = (_FOLDER / "citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
-_CITATIONS = {"CCP": CCPLoss.citation} | dict(zip(("MUSE", "LIR", "LSAR", "CORAL"), _ENTRIES, strict=True))
+_CITATIONS = {
+    "CCP": CITATIONS["wu2022ccp"],
+    "MUSE": CITATIONS["conneau2018word"],
+    "LIR": CITATIONS["yang2021simple"],
+    "LSAR": CITATIONS["xie2022discovering"],
+    "CORAL": CITATIONS["sun2016return"],
+}
 
 
 @dataclass
@@ -49,21 +54,38 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
 
     local_files_only: bool = True
     # The host takes examples from the training data if there is none.
-    widget: list[Any] = field(default_factory=lambda: [{"source_sentence": _QUESTION, "sentences": []}], init=False)
-    sections: dict[str, str] = field(default_factory=dict, init=False)  # heading -> Markdown, after that on usage
-    training_seconds: float | None = field(default=None, init=False)  # the host counts on until the card is written
+    widget: list[Any] = field(
+        default_factory=lambda: [{"source_sentence": _QUESTION, "sentences": []}], init=False
+    )
+    sections: dict[str, str] = field(
+        default_factory=dict, init=False
+    )  # heading -> Markdown, after that on usage
+    training_seconds: float | None = field(
+        default=None, init=False
+    )  # the host counts on until the card is written
 
     def add_facts_of(self, name: str) -> Self:
         """The same card with what it lacks, as the card of a folder, or of a base model on the Hub, states it."""
         path = Path(name).expanduser()
         if not path.exists():
-            self.base_model = self.base_model or (name if _FORMS["base_model"].fullmatch(name) else None)
+            self.base_model = self.base_model or (
+                name if _FORMS["base_model"].fullmatch(name) else None
+            )
         stated: dict[str, Any] = {}
         with suppress(Exception):  # a card that is not there, or that nobody can read
-            stated = metadata_load(path / "README.md" if path.exists() else hf_hub_download(name, "README.md")) or {}
+            stated = (
+                metadata_load(
+                    path / "README.md" if path.exists() else hf_hub_download(name, "README.md")
+                )
+                or {}
+            )
         for fact, form in _FORMS.items():
             values = stated.get(fact) or []
-            good = [str(one) for one in (values if isinstance(values, list) else [values]) if form.fullmatch(str(one))]
+            good = [
+                str(one)
+                for one in (values if isinstance(values, list) else [values])
+                if form.fullmatch(str(one))
+            ]
             if fact == "tags":
                 self.add_tags([tag for tag in good if tag not in _OWN_TAGS])
             elif good and not getattr(self, fact):
@@ -76,21 +98,35 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         sentences = (sentences if len(sentences) >= 3 else list(_SENTENCES.values()))[:3]
         self.usage_examples = [*([_QUESTION] if self.ir_model else []), *sentences]
         self.widget = [{"source_sentence": _QUESTION, "sentences": sentences}]
-        on_hub = [about["id"] for about in (*self.train_datasets, *self.eval_datasets) if about.get("id")]
+        on_hub = [
+            about["id"] for about in (*self.train_datasets, *self.eval_datasets) if about.get("id")
+        ]
         self.datasets = list(dict.fromkeys([*self.datasets, *on_hub]))
         if not self.citations:
             self.set_losses([])
         values = super().to_dict()
         for kind in ("train_datasets", "eval_datasets"):
             values[kind] = [{**about, "examples_table": ""} for about in values[kind] or []]
-        for kind in ("all_hyperparameters", "non_default_hyperparameters"):  # without paths of this machine
-            values[kind] = {name: each for name, each in values[kind].items() if Path(str(each)).name == str(each)}
+        for kind in (
+            "all_hyperparameters",
+            "non_default_hyperparameters",
+        ):  # without paths of this machine
+            values[kind] = {
+                name: each
+                for name, each in values[kind].items()
+                if Path(str(each)).name == str(each)
+            }
         if self.model is not None and task_languages(self.model):
-            values["usage_snippet"] = _language_snippet(self.model, self.model_id or "sentence_transformers_model_id")
+            values["usage_snippet"] = _language_snippet(
+                self.model, self.model_id or "sentence_transformers_model_id"
+            )
         sections = [f"## {heading}\n\n{text}" for heading, text in self.sections.items()]
         values["usage_snippet"] = "\n\n".join([values["usage_snippet"], *sections]) + "\n"
         if self.training_seconds is not None:
-            values |= {"training_time": format_duration(self.training_seconds), "evaluation_time": None}
+            values |= {
+                "training_time": format_duration(self.training_seconds),
+                "evaluation_time": None,
+            }
         return values
 
 
@@ -136,7 +172,9 @@ def set_card_data(
     check_license(license)
     card = ensure_card_data(model)
     if languages:
-        card.set_language(list(dict.fromkeys(code.partition("-")[0] for code in languages)))  # the Hub takes no others
+        card.set_language(
+            list(dict.fromkeys(code.partition("-")[0] for code in languages))
+        )  # the Hub takes no others
     card.model_name = model_name or card.model_name
     lines, on_hub = list[str](), list[str]()
     for use, sources in (data or {}).items():
@@ -156,7 +194,9 @@ def set_card_data(
 def check_license(license: str | None) -> None:
     """Check a licence's identifier, before the work whose result it is for; else raise a `ValueError`."""
     if license is not None and license not in LICENSES:
-        raise ValueError(f"--license {license!r}: give an identifier of the Hub, such as apache-2.0, or other")
+        raise ValueError(
+            f"--license {license!r}: give an identifier of the Hub, such as apache-2.0, or other"
+        )
 
 
 def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
@@ -164,7 +204,9 @@ def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> 
     before, after = ensure_card_data(source), ensure_card_data(target)
     for name in ("language", "license", "base_model", "datasets"):
         setattr(after, name, getattr(before, name) or getattr(after, name))
-    after.sections |= {heading: text for heading, text in before.sections.items() if heading != "Results"}
+    after.sections |= {
+        heading: text for heading, text in before.sections.items() if heading != "Results"
+    }
     after.citations = dict(before.citations)
     after.add_tags([tag for tag in before.tags if tag not in _OWN_TAGS])
     after.ir_model = None  # a Router makes it one with queries and documents: register_model looks
@@ -172,14 +214,20 @@ def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> 
 
 
 def set_card_calibration(
-    model: SentenceTransformer, calibration: CalibrationLayer, queries: CalibrationLayer | None = None
+    model: SentenceTransformer,
+    calibration: CalibrationLayer,
+    queries: CalibrationLayer | None = None,
 ) -> None:
     """Tell the card of a calibrated model which calibration it has, and whether queries have one of their own."""
     card, known = ensure_card_data(model), [step for step in calibration.steps if step in _STEPS]
     parts = ["A map after the encoder brings the embeddings of all languages into one space."]
-    parts.append("\n".join(f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known))
+    parts.append(
+        "\n".join(f"- `{step}` {_STEPS[step][0]} ({_STEPS[step][1] or 'ours'})" for step in known)
+    )
     has_queries = "no" if queries is None else "yes"
-    parts.append(f"Strength: {calibration.strength:g}. Queries have a map of their own: {has_queries}.")
+    parts.append(
+        f"Strength: {calibration.strength:g}. Queries have a map of their own: {has_queries}."
+    )
     routers = [module for module in model.children() if isinstance(module, Router)]
     if not calibration.language_agnostic and routers:
         parts.append(
@@ -188,7 +236,9 @@ def set_card_calibration(
             f"`{(routers[-1].default_route or '').removeprefix('language_')}`. With st-xlret, "
             '`st_xlret.encode(model, texts, languages, role="query")` takes texts in several languages.'
         )
-    notes = (html.escape(" ".join(f"{name}: {note}".split())) for name, note in calibration.notes.items())
+    notes = (
+        html.escape(" ".join(f"{name}: {note}".split())) for name, note in calibration.notes.items()
+    )
     parts.append("\n".join(f"- {note}" for note in notes))
     if not card.citations:
         card.set_losses([])
@@ -215,7 +265,11 @@ def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
 
 def _language_snippet(model: SentenceTransformer, name: str) -> str:
     """How a model with a map per language is used: a query in one language, a document in another."""
-    lines = ["from sentence_transformers import SentenceTransformer", "", f'model = SentenceTransformer("{name}")']
+    lines = [
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        f'model = SentenceTransformer("{name}")',
+    ]
     lines.append("# The task is the language of the texts.")
     for role, (code, call) in encoding_calls(model).items():
         text = _QUESTION if role == "query" else _SENTENCES.get(code, _SENTENCES["en"])

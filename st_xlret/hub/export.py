@@ -22,7 +22,14 @@ from st_xlret.modules.calibration_layer import CalibrationLayer
 logger = logging.getLogger(__name__)
 
 # Files of a model that was there: engines would take those that stay for a part of the new one.
-_OF_MODELS = ["*.safetensors", "*.bin", "*.onnx", "*.xml", "*adapter_config.json", "*processor_config.json"]
+_OF_MODELS = [
+    "*.safetensors",
+    "*.bin",
+    "*.onnx",
+    "*.xml",
+    "*adapter_config.json",
+    "*processor_config.json",
+]
 _OF_MODELS += ["*added_tokens.json", "*special_tokens_map.json", "*chat_template.*"]
 
 # One minus the cosine between a row mapped by its own length and by the mean one. multilingual-e5-small has 0.0014
@@ -81,33 +88,62 @@ def export(
         ([1.5, 0.0], [1.0, 0.0])
     """
     modules: list[Any] = list(model.children())
-    first = next(filter(torch.is_floating_point, model.parameters()), torch.empty(0, device=model.device))
+    first = next(
+        filter(torch.is_floating_point, model.parameters()), torch.empty(0, device=model.device)
+    )
     ends_normalized, lengths = isinstance(modules[-1], Normalize), None
     if calibration is not None:
         check_routes(model, by_language=not calibration.language_agnostic)
         # The width before `truncate_dim`, which is a setting of the whole model.
-        widths = [module.get_embedding_dimension() for module in modules if hasattr(module, "get_embedding_dimension")]
+        widths = [
+            module.get_embedding_dimension()
+            for module in modules
+            if hasattr(module, "get_embedding_dimension")
+        ]
         calibration.check_width(widths[-1] if widths else None)
-        layers: dict[Role, CalibrationLayer] = {"document": calibration, "query": query_calibration or calibration}
-        lengths = _row_lengths(pooled, layers) if pooled and ends_normalized and calibration.language_agnostic else None
+        layers: dict[Role, CalibrationLayer] = {
+            "document": calibration,
+            "query": query_calibration or calibration,
+        }
+        lengths = (
+            _row_lengths(pooled, layers)
+            if pooled and ends_normalized and calibration.language_agnostic
+            else None
+        )
         modules[len(modules) - bool(lengths) :] = [calibration] + [Normalize()] * ends_normalized
-    last = next((module for module in reversed(modules) if isinstance(module, CalibrationLayer)), None)
+    last = next(
+        (module for module in reversed(modules) if isinstance(module, CalibrationLayer)), None
+    )
     if default_language is not None and (last is None or last.language_agnostic):
-        raise ValueError(f"{default_language!r} would be the default of maps per language, and there are none")
+        raise ValueError(
+            f"{default_language!r} would be the default of maps per language, and there are none"
+        )
     for place, module in enumerate(modules):
         if isinstance(module, CalibrationLayer):
             queries, spans = (query_calibration, lengths) if module is calibration else (None, None)
             modules[place] = _built_in_module(module, queries, spans, default_language).to(first)
     routers = [module for module in nn.ModuleList(modules).modules() if isinstance(module, Router)]
-    inside = [inner for router in routers for route in router.sub_modules.children() for inner in route.children()]
+    inside = [
+        inner
+        for router in routers
+        for route in router.sub_modules.children()
+        for inner in route.children()
+    ]
     for module in [*modules, *inside]:
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"
-            raise ValueError(f"{name} is no module of Sentence Transformers: the model would not load without us")
+            raise ValueError(
+                f"{name} is no module of Sentence Transformers: the model would not load without us"
+            )
     prompts = {name: text or "" for name, text in model.prompts.items()}
     prompts |= {role: role_prompt(model, role) for role in PROMPT_NAMES}
-    same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
-    exported = SentenceTransformer(modules=modules, device=str(model.device), prompts=prompts, **same)
+    same: Any = {
+        name: getattr(model, name)
+        for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")
+    }
+    exported = SentenceTransformer(
+        modules=modules, device=str(model.device), prompts=prompts, **same
+    )
     copy_card_data(model, exported)
     if last is not None:
         set_card_calibration(exported, last, query_calibration)
@@ -125,7 +161,10 @@ def pooled_rows(
     before = SentenceTransformer(modules=modules, device=str(model.device))
     prompts = {role: role_prompt(model, role) for role in PROMPT_NAMES} | dict(prompts or {})
     encoding: Any = {"convert_to_tensor": True, "show_progress_bar": False}
-    rows = {role: before.encode(list(texts), task=role, prompt=prompts[role], **encoding) for role in PROMPT_NAMES}
+    rows = {
+        role: before.encode(list(texts), task=role, prompt=prompts[role], **encoding)
+        for role in PROMPT_NAMES
+    }
     return {role: of_role.float().cpu() for role, of_role in rows.items()}
 
 
@@ -136,8 +175,14 @@ class NotFiniteError(ValueError, FloatingPointError):
 def check_finite(model: nn.Module) -> None:
     """Refuse a model with a weight that is NaN or infinite, by a `NotFiniteError` that names the tensor."""
     for name, tensor in model.state_dict().items():
-        if isinstance(tensor, Tensor) and tensor.is_floating_point() and (count := int((~tensor.isfinite()).sum())):
-            raise NotFiniteError(f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite")
+        if (
+            isinstance(tensor, Tensor)
+            and tensor.is_floating_point()
+            and (count := int((~tensor.isfinite()).sum()))
+        ):
+            raise NotFiniteError(
+                f"{name}: {count} of {tensor.numel()} values ({tensor.dtype}) are NaN or infinite"
+            )
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
@@ -184,20 +229,32 @@ class Repository:
 
     def _look(self) -> None:
         """Read what the branch holds; an `OSError` if it may not be replaced, or added to."""
-        branches = [None, *(branch.name for branch in self._hub.list_repo_refs(self.repo_id).branches)]
-        self._is_new = self.revision not in branches and not str(self.revision).startswith("refs/pr/")
+        branches = [
+            None,
+            *(branch.name for branch in self._hub.list_repo_refs(self.repo_id).branches),
+        ]
+        self._is_new = self.revision not in branches and not str(self.revision).startswith(
+            "refs/pr/"
+        )
         # A new branch begins with the files of main.
         known = self._hub.model_info(self.repo_id, revision=None if self._is_new else self.revision)
-        files = [file.rfilename for file in known.siblings or () if file.rfilename != ".gitattributes"]
+        files = [
+            file.rfilename for file in known.siblings or () if file.rfilename != ".gitattributes"
+        ]
         self._commit, self._kept, self._old = known.sha, list[str](), _OF_MODELS if files else []
         if "README.md" in files:
             path = self._hub.hf_hub_download(self.repo_id, "README.md", revision=known.sha)
             card = Path(path).read_text(encoding="utf-8", errors="replace")
             self._kept = ["README.md"] * (not card.endswith(signature(card[: -len(signature(""))])))
         problem = None
-        if self.create_pr and self._hub.whoami()["auth"].get("accessToken", {}).get("role") == "read":
+        if (
+            self.create_pr
+            and self._hub.whoami()["auth"].get("accessToken", {}).get("role") == "read"
+        ):
             problem = "the token may only read"
-        elif self._is_new and (self.create_pr or self._hub.revision_exists(self.repo_id, str(self.revision))):
+        elif self._is_new and (
+            self.create_pr or self._hub.revision_exists(self.repo_id, str(self.revision))
+        ):
             problem = f"{self.revision} is no branch"
         elif self.private and not known.private:
             problem = "it is public"
@@ -212,16 +269,33 @@ class Repository:
             self._look()  # hours may have passed
             if self._is_new:
                 self._hub.create_branch(self.repo_id, branch=str(self.revision), exist_ok=True)
-            place: Any = {"repo_id": self.repo_id, "revision": self.revision, "create_pr": self.create_pr}
-            place |= {"ignore_patterns": [*self._kept], "delete_patterns": self._old, "parent_commit": self._commit}
+            place: Any = {
+                "repo_id": self.repo_id,
+                "revision": self.revision,
+                "create_pr": self.create_pr,
+            }
+            place |= {
+                "ignore_patterns": [*self._kept],
+                "delete_patterns": self._old,
+                "parent_commit": self._commit,
+            }
             commit = self._hub.upload_folder(folder_path=folder, **place)
         except Exception as error:
-            options = ["--create-pr"] * self.create_pr + [f"--revision={self.revision}"] * bool(self.revision)
-            options += [*(f"--exclude={file}" for file in self._kept), *(f"--delete={files}" for files in self._old)]
+            options = ["--create-pr"] * self.create_pr + [f"--revision={self.revision}"] * bool(
+                self.revision
+            )
+            options += [
+                *(f"--exclude={file}" for file in self._kept),
+                *(f"--delete={files}" for files in self._old),
+            ]
             command = shlex.join(["hf", "upload", self.repo_id, str(folder), ".", *options])
-            raise OSError(f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}") from error
+            raise OSError(
+                f"{folder} is saved, but was not pushed: {error}\nTo push it: {command}"
+            ) from error
         if self._kept:
-            logger.warning("%s keeps its README.md: that of the model is in %s", self.repo_id, folder)
+            logger.warning(
+                "%s keeps its README.md: that of the model is in %s", self.repo_id, folder
+            )
         return str(commit.pr_url or commit.commit_url)
 
 
@@ -238,7 +312,9 @@ def ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
     return name
 
 
-def _row_lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]) -> dict[Role, float] | None:
+def _row_lengths(
+    pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]
+) -> dict[Role, float] | None:
     """Role -> the mean length of its rows; None where it cannot stand for that of each row."""
     is_one = layers["query"] is layers["document"]
     lengths: dict[Role, float] = {}
@@ -249,9 +325,14 @@ def _row_lengths(pooled: Mapping[Role, Tensor], layers: Mapping[Role, Calibratio
         lengths[role] = float(of_rows.mean())
         exact, ours = rows @ weight.T + of_rows * bias, rows @ weight.T + lengths[role] * bias
         change = 1 - float(torch.cosine_similarity(exact, ours).mean())
-        spread = layer.notes["lengths of pooled vectors"] = f"{lengths[role]:.3g} ± {float(of_rows.std()):.2g}"
+        spread = layer.notes["lengths of pooled vectors"] = (
+            f"{lengths[role]:.3g} ± {float(of_rows.std()):.2g}"
+        )
         if change > _MOST_CHANGE["document" if is_one else role]:
-            logger.warning("lengths of pooled vectors vary (%s): no engine reads a map behind a Normalize", spread)
+            logger.warning(
+                "lengths of pooled vectors vary (%s): no engine reads a map behind a Normalize",
+                spread,
+            )
             return None
     return lengths
 
@@ -268,23 +349,35 @@ def _built_in_module(
         dense = _dense_layer(documents, None, lengths["document"])
         if queries is None:
             return dense
-        return Router({"document": [dense], "query": [_dense_layer(queries, None, lengths["query"])]}, "document")
+        return Router(
+            {"document": [dense], "query": [_dense_layer(queries, None, lengths["query"])]},
+            "document",
+        )
     # A `ModuleDict` cannot hold every code: `to` (Tongan) is one of its methods.
     refused = [code for code in documents.languages if hasattr(nn.ModuleDict(), code)]
     routes = {code: f"language_{code}" if code in refused else code for code in documents.languages}
-    maps: dict[str, list[Any]] = {route: [_dense_layer(documents, code)] for code, route in routes.items()}
+    maps: dict[str, list[Any]] = {
+        route: [_dense_layer(documents, code)] for code, route in routes.items()
+    }
     default = default or documents.pivot or documents.languages[0]
     default = routes.get(default, default)  # the host refuses one that is no route
     # `encode_query` and `encode_document` need routes of their own.
-    tasks: dict[tuple[str | None, Any], str] = {("query", None): default, ("document", None): default}
+    tasks: dict[tuple[str | None, Any], str] = {
+        ("query", None): default,
+        ("document", None): default,
+    }
     tasks |= {(code, None): routes[code] for code in refused}
     if queries is not None:
         maps |= {f"query_{code}": [_dense_layer(queries, code)] for code in routes}
-        tasks["query", None] = next(f"query_{code}" for code, route in routes.items() if route == default)
+        tasks["query", None] = next(
+            f"query_{code}" for code, route in routes.items() if route == default
+        )
     return Router(maps, default_route=default, route_mappings=tasks)
 
 
 def _dense_layer(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:
     weight, bias = calibration.map_of(language)
     rows, columns = weight.shape
-    return Dense(columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=length * bias)
+    return Dense(
+        columns, rows, activation_function=None, init_weight=weight.clone(), init_bias=length * bias
+    )

@@ -3,256 +3,349 @@
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 import pyarrow.compute as pc
 import torch
 from accelerate.utils import extract_model_from_parallel
-from datasets import ClassLabel, Dataset, Value
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util import fullname
-from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_world_size
+from sentence_transformers.util.distributed import (
+    all_gather,
+    all_gather_with_grad,
+    get_world_size,
+)
 from torch import Tensor, nn
 
-from st_xlret.batches import BatchFactory, Rows, collator
-from st_xlret.languages import id_to_language, language_fields
+from st_xlret.batches import BatchFactory, Rows
+from st_xlret.batches.collator import COLUMN_NAMES, TAGS, languages_in_rows
+from st_xlret.columns import ColumnError, Declared, Kind, Layout, holds_strings, rename
+from st_xlret.languages import id_to_language
 
 logger = logging.getLogger(__name__)
 
-Columns: TypeAlias = "list[dict[str, Any]]"  # the features of each text column of a batch
-Batches: TypeAlias = "BatchFactory | Mapping[str, Any] | None"
-LABELS = ("label", "labels", "score", "scores")
-TAGS = ("language_id", "document_id", "text_id", "block_id", "sentence_position", "word_start", "word_end")
-_ENTRIES = (Path(__file__).parent / "citations.bib").read_text(encoding="utf-8").split("\n\n")
-CITATIONS = {entry.partition("{")[2].partition(",")[0]: f"{entry.strip()}\n" for entry in _ENTRIES}
+Columns: TypeAlias = list[dict[str, Any]]
+"""The features of each text column of a batch."""
+Tags: TypeAlias = dict[str, Tensor]
+"""Integers of each row of a batch, by name."""
+Batches: TypeAlias = BatchFactory | Mapping[str, Any] | None
+
+HOST_LABELS = ("label", "labels", "score", "scores")
 
 unwrap_model = partial(extract_model_from_parallel, keep_torch_compile=False)
 """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
 
 
 class CrossLingualLoss(nn.Module):
-    """Base class of the losses. It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
+    """Base class of the losses.
 
-    `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as `loss.ratio` says; with
-    the host's own Trainer, do the same by hand. `LossStateCallback` keeps what a loss owns in checkpoints and on ranks.
+    It keeps the encoder as `self.model`, where the host puts the wrapped encoder.
+    `CrossLingualTrainer` draws `loss.batches` from `loss.select(dataset)`, as often as
+    `loss.ratio` says; with the host's own Trainer, do the same by hand. `LossStateCallback` keeps
+    what a loss owns in checkpoints and on ranks.
 
     Args:
         model: The encoder.
-        batches: How batches are drawn: a [`BatchFactory`][st_xlret.batches.BatchFactory], or a mapping that changes
-            fields of `default_batches()`, such as `{"language_smoothing": 0.3}`.
+        batches: How batches are drawn: a [`BatchFactory`][st_xlret.batches.BatchFactory], or a
+            mapping that changes fields of `default_batches()`, such as
+            `{"language_smoothing": 0.3}`.
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
     """
 
-    least_columns: int = 1  # of texts, in a batch
-    most_columns: int | None = None  # None: any number
-    further: str | None = None  # how columns beside a pair are named
-    labels_are: str | None = None  # which tag integer labels are where it is missing
+    layouts: Sequence[Layout] = (Layout(1),)
+    """The ways in which the loss takes texts, and what it needs beside them."""
     gather_across_devices = True
-    default_batches: Callable[[], BatchFactory] = Rows  # how batches are drawn, unless `batches` says it
-    takes = "texts"  # this and the example for model.fit stand in messages
+    default_batches: Callable[[], BatchFactory] = Rows
+    """How batches are drawn, unless `batches` says it."""
+    takes = "texts"
+    """What the loss takes, for messages."""
     fit_example = ""
-    citation = ""  # BibTeX, from `CITATIONS`, for the model card
+    """An example for `model.fit`, for messages."""
+    citation = ""
+    """BibTeX for the model card."""
 
-    def __init__(self, model: SentenceTransformer, *, batches: Batches = None, ratio: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        batches: Batches = None,
+        ratio: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.model, self.ratio, self.state_is_kept, self.may_warn_of_zero = model, ratio, False, True
+        self.model = model
+        self.ratio = ratio
+        self.batches = self._batch_factory(batches)
+        self.state_is_kept = False
+        self.may_warn_of_zero = True
         self.register_forward_hook(warn_of_zero_loss)
-        self.batches: Any = batches
-        if batches is None or isinstance(batches, Mapping):
-            self.batches = replace(self.default_batches(), **(batches or {}))  # type: ignore[type-var]
 
-    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """What the loss needs besides the text columns `texts` of a data set with these `columns`."""
-        return []
+    def _batch_factory(self, batches: Batches) -> BatchFactory:
+        if batches is None:
+            return self.default_batches()
+        if isinstance(batches, Mapping):
+            return replace(self.default_batches(), **batches)  # type: ignore[type-var]
+        return batches
 
-    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
-        """Whether the text columns `texts` of a data set with these `columns` are those that the loss takes."""
-        pair = [text for text in texts if not self._is_further_column(text)]
-        fits = len(pair) == self.least_columns or (self.least_columns == 1 and "document" not in columns)
-        return fits and 1 <= len(texts) <= (self.most_columns or len(texts))
+    # Data sets
 
-    def select(self, dataset: Dataset) -> Dataset:
-        """Leave out the columns that this loss does not read, and log the others; a ValueError if that is not clear.
+    def select(self, dataset: Dataset, columns: Mapping[str, str] | None = None) -> Dataset:
+        """The columns that this loss reads, texts first, and a line in the log that names them.
 
-        Of documents it reads one text column: `sentence`, else `text`, else the only one. Queries stand before
-        documents, and negatives and others last.
+        Args:
+            dataset: Its columns have the names that [`st_xlret.columns`][st_xlret.columns] lists.
+            columns: The declared name of each column to read, where the data set has others, such
+                as `{"english": "source", "french": "target"}`. All other columns are left out.
+
+        Raises:
+            ValueError: A column has no declared name, is missing, or would not be read.
         """
-        read = self.columns_to_read(dataset)
-        texts, left_out = collator.possible_texts(read), [name for name in dataset.column_names if name not in read]
-        dataset = dataset.select_columns(read)
-        count, languages = f"{len(dataset)} rows", collator.languages_in_rows(dataset)
-        if "document" in read:
-            documents = dataset.with_format("arrow", columns=["document"])[:]["document"]
-            count = f"{pc.count_distinct(documents)} documents"
-        in_languages = f" in {len(languages)} languages" if languages else ""
-        also = f"; not read: {', '.join(left_out)}" if left_out else ""
-        name = type(self).__name__.removesuffix("Loss")
-        logger.info("%s reads %s of %s%s%s", name, " and ".join(map(repr, texts)), count, in_languages, also)
-        return dataset
+        if not isinstance(dataset, Dataset):
+            kind = type(dataset).__name__
+            self.refuse(f"batches are drawn from a Dataset, and this is an {kind}")
+        if columns is not None:
+            dataset = rename(dataset, columns)
+        selected = dataset.select_columns(self.columns_to_read(dataset))
+        self._log_selection(selected, dataset.column_names)
+        return selected
 
     def columns_to_read(self, dataset: Dataset) -> list[str]:
-        """The columns that `select` leaves, texts first; a ValueError if they are not clear."""
-        if not isinstance(dataset, Dataset):
-            self.refuse(f"batches are drawn from a Dataset, and this is an {type(dataset).__name__}")
-        columns, texts = dataset.column_names, collator.sentence_columns(dataset)
-        if self.least_columns > 1:
-            texts = collator.text_columns(dataset, nested=True)
-            texts.sort(key=lambda text: (self._is_further_column(text), column_role(text) != "query"))
-        required = self.required_columns(texts, columns)
-        missing, misread = [c for c in required if c not in columns], self._misread_columns(dataset, texts, required)
-        if missing or misread or not self.takes_texts(texts, columns):
-            faults = f"Missing: {missing}; not read as they are: {misread}"
-            way_out = "Use select_columns, remove_columns or rename_column"
-            self.refuse(f"the data set has the text columns {texts} among {columns}. {faults}. {way_out}")
-        tags = {*required, "language", *(f"{text}_language" for text in texts)}
-        tags |= {"position"} if "document" in required else set()
-        return [*texts, *(column for column in columns if column in tags)]
-
-    def _misread_columns(self, dataset: Dataset, texts: list[str], required: list[str]) -> list[str]:
-        """Lists of texts, languages under another name, labels, and documents and positions that rows lack."""
-        columns, misread = dataset.column_names, [text for text in texts if not collator.holds_texts(dataset, text)]
-        some = dataset.select_columns(texts).take(min(100, len(dataset))).to_list() if texts else []
-        for text in language_fields(some):  # a few words of three letters may be codes, too
-            if len(some) > 10 or {len(row[text]) for row in some if row[text]} != {3}:
-                misread.append(text)
-        if self.least_columns > 1 or len(texts) > 1:
-            has_any = any(map(self._is_further_column, texts))  # else ids stand in the place of negatives
-            ids = [c for c in columns if collator.is_id(c) and (has_any or not re.match("(?i)(.*_)?neg(ative)?s?_", c))]
-            known = {*required, *texts, *collator.metadata_columns(columns), *ids}
-            others = [column for column in columns if column not in known]
-            flat = [column for column in others if isinstance(dataset.features[column], ClassLabel | Value)]
-            table = dataset.with_format("arrow", columns=flat)[:]
-            misread += [column for column in others if column not in flat or len(table[column].unique()) > 1]
-        if self.least_columns > 1 and collator.holds_texts(dataset, "document"):
-            misread.append("document")  # the id of a document
-        of_documents = {"document", "position"} & {*columns} if "document" in required else set()
-        misread += [c for c in sorted(of_documents) if dataset.with_format("arrow", columns=[c])[:][c].null_count]
-        return misread
-
-    def read_columns(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Columns:
-        """The text columns of a batch; a ValueError if some may be languages or ids, or `labels` would not be read."""
-        columns = list(sentence_features)
-        count, is_tagged = len(columns), all("text_id" in features for features in columns)
-        card: Any = unwrap_model(self.model).model_card_data  # a batch has no names of its columns
-        shown = card.train_datasets if torch.is_grad_enabled() else card.eval_datasets
-        read = [(data.get("loss", {}).get("fullname", ""), data["columns"]) for data in shown if data.get("columns")]
-        of_own = {self._are_texts(names, count, is_tagged) for loss, names in read if loss == fullname(self)}
-        of_host = {self._are_texts(names, count, is_tagged) for loss, names in read if not loss.startswith("st_xlret.")}
-        is_unclear = count > 1 and (False in of_own or of_host - {None} == {False})
-        if not self.least_columns <= count <= (self.most_columns or count) or is_unclear:
-            reason = "a collator makes texts of titles, of languages and ids too, any of what loss.select leaves out"
-            self.refuse(f"these are {count} text columns: {reason}")
-        columns = columns if labels is None else self._labels_as_tags(columns, labels)
-        self._warn_of_unkept_state()
+        """The columns that `select` leaves, texts first; a ValueError if one is not clear."""
+        try:
+            columns = Declared(dataset.column_names).columns_to_read(self.layouts)
+        except ColumnError as error:
+            self.refuse(str(error))
+        for text in Declared(columns).of("text"):
+            if not holds_strings(dataset, text):
+                kind = dataset.features[text]
+                self.refuse(f"the column {text!r} has no strings, its type is {kind}")
         return columns
 
-    def _are_texts(self, columns: list[str], count: int, is_tagged: bool) -> bool | None:
-        """Whether columns that a card shows are the texts to read; None if they are not `count` for a collator."""
-        names = [re.sub("</?code>", "", column) for column in columns]
-        left_out = {*LABELS, *(collator.metadata_columns(names) if is_tagged else ())}
-        texts = [name for name in names if name not in left_out]
-        known = [name for name in ("sentence", "text") if name in texts and self.least_columns == 1][:1]
-        is_fit = all(re.fullmatch(r"sentence_\d+", name) for name in texts)
-        is_read = collator.possible_texts(texts) == texts == (known or texts) and self.takes_texts(texts, names)
-        return is_fit or is_read if len(texts) == count else None
+    def _log_selection(self, selected: Dataset, names: Sequence[str]) -> None:
+        read = selected.column_names
+        size = f"{len(selected)} rows"
+        if "document" in read:
+            documents = selected.with_format("arrow", columns=["document"])[:]
+            count = pc.count_distinct(documents["document"])
+            size = f"{count} documents"
+        languages = languages_in_rows(selected)
+        if languages:
+            size += f" in {len(languages)} languages"
+        left_out = [name for name in names if name not in read]
+        if left_out:
+            size += f"; not read: {', '.join(left_out)}"
+        logger.info("%s reads %s of %s", type(self).__name__, read, size)
+
+    # Batches
+
+    def read_columns(
+        self,
+        sentence_features: Iterable[dict[str, Any]],
+        labels: Tensor | None = None,
+    ) -> Columns:
+        """The text columns of a batch; a ValueError if they are not those that the loss takes."""
+        columns = list(sentence_features)
+        for names in self._names_of_columns(columns):
+            try:
+                Declared(names).check_texts(self.layouts)
+            except ColumnError as error:
+                self.refuse(f"{error}. Columns that are no texts are taken out by our collator")
+        self._warn_of_unkept_state()
+        if labels is None:
+            return columns
+        return self._labels_as_tags(columns, labels)
+
+    def _names_of_columns(self, columns: Columns) -> list[list[str]]:
+        """What the columns may be named; without our collator, all that the model card shows."""
+        count = len(columns)
+        names = columns[0].get(COLUMN_NAMES, []) if columns else []
+        if names and len(names) == count:
+            return [names]
+        # Columns that a program puts together itself are read in their order.
+        by_order = [f"sentence_{number}" for number in range(count)]
+        return [*self._names_on_card(), by_order]
+
+    def _names_on_card(self) -> list[list[str]]:
+        """The columns of the data sets that a Trainer of the host has for this loss."""
+        # The host's own collator does not hand names on.
+        card = unwrap_model(self.model).model_card_data
+        shown = card.eval_datasets
+        if torch.is_grad_enabled():
+            shown = card.train_datasets
+        names = []
+        for data_set in shown:
+            of_loss = str(data_set.get("loss"))
+            columns = data_set.get("columns")
+            if columns and type(self).__name__ in of_loss:
+                names.append(names_of_texts(columns))
+        return names
 
     def _labels_as_tags(self, columns: Columns, labels: Tensor) -> Columns:
-        """The columns with integer labels as the tag `labels_are`, if it is missing; other labels must not differ."""
-        tag = None if labels.is_floating_point() else self.labels_are
-        if tag and not any(tag in features for features in columns):
-            if tag == "language_id":  # refuses labels of another kind
-                _ = [id_to_language(label) for label in labels.unique().tolist()]
+        """The columns with integer labels as the tag that they lack; others must not differ."""
+        tag = self._tag_of_label(len(columns))
+        is_integer = not labels.is_floating_point()
+        if tag and is_integer and not any(tag in features for features in columns):
+            if tag == "language_id":
+                check_language_ids(labels)
             return [{**features, tag: labels} for features in columns]
-        if len(columns) > 1 and len(labels.unique()) > 1:
-            self.refuse(f"the labels {labels.unique()[:3].tolist()} differ, and the loss would not read them")
+        values = labels.unique().tolist()
+        if len(columns) > 1 and len(values) > 1:
+            self.refuse(f"the labels {values[:3]} differ, and the loss would not read them")
         return columns
 
-    def _warn_of_unkept_state(self) -> None:
-        """Log once that no checkpoint will hold what the loss owns; several processes would not average it: refuse."""
-        if self.updates_state and not self.state_is_kept and self.owned_parameters():
-            self.state_is_kept = True
-            way_out = "use CrossLingualTrainer, or give the Trainer callbacks=[LossStateCallback(loss)]"
-            if get_world_size() > 1:
-                self.refuse(f"nothing averages the gradients of its own parameters: {way_out}")
-            logger.warning("no checkpoint will hold the parameters of %s: %s", type(self).__name__, way_out)
+    def _tag_of_label(self, texts: int) -> str | None:
+        """The tag that labels are where a batch has as many text columns, as in `model.fit`."""
+        tags: dict[Kind | None, str] = {"language": "language_id", "document": "document_id"}
+        for layout in self.layouts:
+            if layout.texts in (0, texts):
+                return tags.get(layout.label_is)
+        return None
 
-    def concatenate_tags(self, columns: Columns, *required: str) -> dict[str, Tensor]:
-        """The tags, integers that the collator attached to each row, of all columns one after the other."""
-        tags = {tag: torch.cat([f[tag] for f in columns]) for tag in TAGS if all(tag in f for f in columns)}
-        if missing := [tag for tag in required if tag not in tags]:
+    def _warn_of_unkept_state(self) -> None:
+        """Say once that no checkpoint will hold what the loss owns; refuse on several ranks."""
+        if self.state_is_kept or not self.updates_state or not self.owned_parameters():
+            return
+        self.state_is_kept = True
+        way_out = "use CrossLingualTrainer, or give the Trainer callbacks=[LossStateCallback(loss)]"
+        if get_world_size() > 1:
+            self.refuse(f"nothing averages the gradients of its own parameters: {way_out}")
+        name = type(self).__name__
+        logger.warning("no checkpoint will hold the parameters of %s: %s", name, way_out)
+
+    def concatenate_tags(self, columns: Columns, *required: str) -> Tags:
+        """The tags of all columns one after the other; a ValueError names what is missing."""
+        tags = {}
+        for tag in TAGS:
+            values = [features[tag] for features in columns if tag in features]
+            if len(values) == len(columns):
+                tags[tag] = torch.cat(values)
+        missing = [tag for tag in required if tag not in tags]
+        if missing:
             self.refuse(f"the {len(columns)} text columns of the batch come without {missing}")
         return tags
 
-    def gather_rows(self, vectors: list[Tensor], tags: dict[str, Tensor]) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Vectors of equally long columns, and tags of all columns, from all ranks, or as they are if not wanted."""
+    def gather_rows(
+        self,
+        vectors: list[Tensor],
+        tags: Tags,
+    ) -> tuple[list[Tensor], Tags]:
+        """Vectors of equally long columns, and tags of all columns, from all ranks.
+
+        They stay as they are where the loss does not gather across devices.
+        """
         if get_world_size() == 1 or not self.gather_across_devices:
             return vectors, tags
-        count = len(vectors)
-        tags = {n: torch.cat([all_gather(part.contiguous()) for part in tag.chunk(count)]) for n, tag in tags.items()}
-        return [all_gather_with_grad(column) for column in vectors], tags
+        gathered_vectors = []
+        for column in vectors:
+            gathered_vectors.append(all_gather_with_grad(column))
+        gathered_tags = {}
+        for name, tag in tags.items():
+            columns = tag.chunk(len(vectors))
+            of_ranks = [all_gather(column.contiguous()) for column in columns]
+            gathered_tags[name] = torch.cat(of_ranks)
+        return gathered_vectors, gathered_tags
+
+    # What the loss owns
 
     def owned_parameters(self) -> list[nn.Parameter]:
         """Trainable parameters that belong to the loss and not to the encoder."""
-        return [p for name, p in self.named_parameters() if _is_owned(name) and p.requires_grad]
+        owned = []
+        for name, parameter in self.named_parameters():
+            if is_owned(name) and parameter.requires_grad:
+                owned.append(parameter)
+        return owned
 
     def owned_state(self) -> dict[str, Tensor]:
         """Parameters and buffers that belong to the loss and not to the encoder, by name."""
-        return {name: tensor for name, tensor in self.state_dict().items() if _is_owned(name)}
+        state = self.state_dict()
+        for name in list(state):
+            if not is_owned(name):
+                del state[name]
+        return state
 
     def load_owned_state(self, state: dict[str, Tensor]) -> None:
-        """Restore what `owned_state` returned; PyTorch's `RuntimeError` names parts that are missing or unexpected."""
-        of_encoder = {name: tensor for name, tensor in self.state_dict().items() if not _is_owned(name)}
-        self.load_state_dict(of_encoder | state)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Options of the loss, for the model card: the arguments of its classes that are numbers or words."""
-        kinds: tuple[Any, ...] = type(self).__mro__
-        names = [name for kind in kinds for name in inspect.signature(kind.__init__).parameters]
-        options = {name: getattr(self, name, None) for name in names}
-        return {name: value for name, value in options.items() if isinstance(value, int | float | str)}
-
-    def refuse(self, problem: str) -> NoReturn:
-        """Raise a ValueError that says what is wrong with the data, what the loss takes, and how to give it that."""
-        way_out = "use CrossLingualTrainer, or give a Trainer data_collator=CrossLingualDataCollator(model.preprocess)"
-        if self.fit_example:
-            way_out += f" and batch_sampler={self.default_batches.__name__}(); with model.fit, {self.fit_example}"
-        raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}: {way_out}")
+        """Restore what `owned_state` returned; a RuntimeError names missing or further parts."""
+        whole = dict(state)
+        for name, tensor in self.state_dict().items():
+            if not is_owned(name):
+                whole[name] = tensor
+        self.load_state_dict(whole)
 
     @property
     def updates_state(self) -> bool:
-        """Whether this forward pass may change banks and statistics; the host evaluates losses in training mode."""
+        """Whether this forward pass may change banks and statistics.
+
+        The host leaves losses in training mode while it evaluates.
+        """
         return self.training and torch.is_grad_enabled()
 
-    def _is_further_column(self, column: str) -> bool:
-        return self.further is not None and bool(re.search(f"(^|_){self.further}s?$", column.rstrip("_0123456789")))
+    def get_config_dict(self) -> dict[str, Any]:
+        """Options of the loss for the model card: its arguments that are numbers or words."""
+        options = {}
+        for kind in type(self).__mro__:
+            for name in inspect.signature(kind).parameters:
+                value = getattr(self, name, None)
+                if isinstance(value, int | float | str):
+                    options[name] = value
+        return options
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise a ValueError that says what is wrong, what the loss takes, and the way out."""
+        way_out = (
+            "Give columns their names with dataset.rename_column, or with "
+            "loss.select(dataset, columns={...}); leave others out with remove_columns. "
+            "Use CrossLingualTrainer, or give a Trainer "
+            "data_collator=CrossLingualDataCollator(model.preprocess)"
+        )
+        if self.fit_example:
+            way_out += f" and batch_sampler={self.default_batches.__name__}()"
+            way_out += f"; with model.fit, {self.fit_example}"
+        raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}. {way_out}")
 
 
-def _is_owned(name: str) -> bool:
-    """Whether a parameter is not of the encoder, which is `model`, in a loss inside of this one too (`mlm.model`)."""
+def names_of_texts(shown: Iterable[str]) -> list[str]:
+    """The names of columns that a model card shows as code, without the labels."""
+    names = []
+    for column in shown:
+        name = re.sub("</?code>", "", column)
+        if name not in HOST_LABELS:
+            names.append(name)
+    return names
+
+
+def check_language_ids(labels: Tensor) -> None:
+    """Refuse labels that are no languages, such as those of another task."""
+    for label in labels.unique().tolist():
+        id_to_language(label)
+
+
+def is_owned(name: str) -> bool:
+    """Whether a parameter of a loss is not of the encoder, which is `model`.
+
+    A loss may have another one inside, whose encoder is `mlm.model`.
+    """
     return "model" not in name.split(".")[:2]
 
 
-def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | dict[str, Tensor]) -> None:
+def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | Tags) -> None:
     """Log once that a batch teaches nothing, as a loss without negatives does not."""
+    if not loss.may_warn_of_zero or not loss.updates_state:
+        return
     parts = value.values() if isinstance(value, dict) else [value]
-    if loss.may_warn_of_zero and loss.updates_state and any(float(part.detach()) == 0 for part in parts):
+    if any(float(part.detach()) == 0 for part in parts):
         loss.may_warn_of_zero = False
+        name = type(loss).__name__
         reason = "no row has a negative where a language has one document, or a batch one row"
-        logger.warning("a batch of %s teaches nothing, its loss is 0: %s", type(loss).__name__, reason)
+        logger.warning("a batch of %s teaches nothing, its loss is 0: %s", name, reason)
 
 
 def package_loss(loss: nn.Module | None) -> CrossLingualLoss | None:
     """The loss of this package that a module is, or wraps; None for losses of other libraries."""
-    modules = () if loss is None else loss.modules()
-    return next((module for module in modules if isinstance(module, CrossLingualLoss)), None)
-
-
-def column_role(column: str) -> Any:
-    """Whether a column has queries or documents, by its name, numbered as in `negative_1` or not; else None."""
-    queries, documents = ("anchor", "query", "question"), ("positive", "negative", "passage", "answer")
-    name = column.rstrip("_0123456789")
-    return "query" if name in queries else "document" if name in documents else None
+    if loss is None:
+        return None
+    for module in loss.modules():
+        if isinstance(module, CrossLingualLoss):
+            return module
+    return None

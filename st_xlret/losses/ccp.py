@@ -9,33 +9,44 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.batches import Windows
+from st_xlret.citations import CITATIONS
+from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout
 from st_xlret.functional import contrastive_context_loss
-from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
+from st_xlret.losses.base import Batches, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 
 class CCPLoss(CrossLingualLoss):
-    """Contrastive context prediction (CCP, Wu et al. 2022, section 3.1 and Algorithm 1), from documents alone.
+    """Contrastive context prediction, from documents alone (CCP, Wu et al. 2022, Algorithm 1).
 
     The encoder learns to tell which sentence stands near a given one:
-    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss] of the vectors of a projection head, with
-    the keys of a memory bank as further negatives (not in evaluation). Both are discarded after training.
+    [`contrastive_context_loss`][st_xlret.functional.contrastive_context_loss] of the vectors of a
+    projection head, with the keys of a memory bank as further negatives (not in evaluation). Both
+    are discarded after training.
 
-    Rows are windows: either two columns (centre, context), or one column of all centres and then all contexts, as
-    `Windows` draws them. Where the features have no `language_id`, as in `model.fit`, integer labels are the languages
-    of the rows. R ranks compute what one rank computes with an R times larger batch.
+    Rows are windows: either two columns (centre, context), or one column of all centres and then
+    all contexts, as `Windows` draws them. Where the features have no `language_id`, as in
+    `model.fit`, integer labels are the languages of the rows. R ranks compute what one rank
+    computes with an R times larger batch.
 
     Args:
-        head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's size.
-        bank: Memory bank of the projected contexts, or options of the default one, a `LanguageMemoryBank`.
+        head: Projection head, or options of the default one, an `AsymmetricBNHead` of the encoder's
+            size.
+        bank: Memory bank of the projected contexts, or options of the default one, a
+            `LanguageMemoryBank`.
         bank_size: Number of keys in the default bank; 0 for no bank. Not used if `bank` is a bank.
         temperature: Divisor of the cosines; the best of Table 5.
-        cross_language_negatives: Use rows and keys of other languages too, which teaches to tell languages apart.
-        mask_same_document: Do not use other rows and keys of the anchor's document as negatives. Algorithm 1 uses them.
-        mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm 1 uses them.
-        normalize: Compare projections by their cosines; if off, by inner products (an ablation of Table 5).
-        gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and bank, as in the paper.
+        cross_language_negatives: Use rows and keys of other languages too, which teaches to tell
+            languages apart.
+        mask_same_document: Do not use other rows and keys of the anchor's document as negatives.
+            Algorithm 1 uses them.
+        mask_same_text: Do not use rows and keys that have the anchor's text as negatives. Algorithm
+            1 uses them.
+        normalize: Compare projections by their cosines; if off, by inner products (an ablation of
+            Table 5).
+        gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and
+            bank, as in the paper.
         mini_batch_size: Texts per micro-batch of the encoder (gradient caching); None for one pass.
 
     Example:
@@ -48,8 +59,11 @@ class CCPLoss(CrossLingualLoss):
         2
     """
 
-    most_columns, labels_are, default_batches = 2, "language_id", Windows
-    takes = "sentences with 'document' and 'language', or two text columns (centre, context) with 'language'"
+    default_batches = Windows
+    takes = (
+        "sentences with 'document' and 'language', "
+        "or two text columns (centre, context) with 'language'"
+    )
     fit_example = "InputExample(texts=[centre, context], label=language_to_id('fr'))"
     citation = CITATIONS["wu2022ccp"]
 
@@ -71,64 +85,151 @@ class CCPLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        features = model.get_embedding_dimension() or 0
-        self.head = head if isinstance(head, AsymmetricBNHead) else AsymmetricBNHead(features, **(head or {}))
-        if not isinstance(bank, LanguageMemoryBank):
-            bank = LanguageMemoryBank(self.head.out_features, bank_size, **(bank or {})) if bank_size else None
-        self.temperature, self.normalize, self.mini_batch_size = temperature, normalize, mini_batch_size
+        if not isinstance(head, AsymmetricBNHead):
+            head = AsymmetricBNHead(model.get_embedding_dimension() or 0, **(head or {}))
+        self.head = head
+        self.bank = self._make_bank(bank, bank_size)
+        self.temperature = temperature
+        self.cross_language_negatives = cross_language_negatives
+        self.mask_same_document = mask_same_document
+        self.mask_same_text = mask_same_text
+        self.normalize = normalize
+        self.gather_across_devices = gather_across_devices
+        self.mini_batch_size = mini_batch_size
+        self.layouts = ccp_layouts(needs_language=not cross_language_negatives)
         keep_padding(model, mini_batch_size)
-        self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
-        self.bank, self.mask_same_document, self.mask_same_text = bank, mask_same_document, mask_same_text
 
-    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """Documents, unless two columns are windows already; languages, unless they do not matter."""
-        languages = [f"{text}_language" for text in texts]
-        if not set(languages) <= set(columns):
-            languages = ["label"] if "label" in columns and "language" not in columns else ["language"]
-        return [*(["document"] if len(texts) == 1 else []), *([] if self.cross_language_negatives else languages)]
+    def _make_bank(
+        self,
+        bank: LanguageMemoryBank | Mapping[str, Any] | None,
+        size: int,
+    ) -> LanguageMemoryBank | None:
+        if isinstance(bank, LanguageMemoryBank):
+            return bank
+        if size == 0:
+            return None
+        return LanguageMemoryBank(self.head.out_features, size, **(bank or {}))
 
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
-        """Compute the loss of a batch: one column of 2N rows (centres, then contexts) or two columns of N rows."""
+    def forward(
+        self,
+        sentence_features: Iterable[dict[str, Tensor]],
+        labels: Tensor | None = None,
+    ) -> Tensor:
+        """Compute the loss of a batch.
+
+        It has one column of 2N rows (centres, then contexts), or two columns of N rows.
+        """
         columns = self.read_columns(sentence_features, labels)
-        documents = ["document_id"] if len(columns) == 1 else []
-        tags = self.concatenate_tags(columns, *documents, *([] if self.cross_language_negatives else ["language_id"]))
+        required = []
+        if len(columns) == 1:
+            required.append("document_id")
+        if not self.cross_language_negatives:
+            required.append("language_id")
+        tags = self.concatenate_tags(columns, *required)
         vectors = torch.cat(embed_columns(self.model, columns, self.mini_batch_size))
         centres, contexts = vectors.chunk(2)
         return self.compute_loss_from_embeddings(centres, contexts, tags)
 
-    def compute_loss_from_embeddings(self, centres: Tensor, contexts: Tensor, tags: dict[str, Tensor]) -> Tensor:
-        """Compute the loss of sentence vectors, (N, d) each, with tags (2N,): `language_id`, and others if known."""
-        for kind in {"language_id", "document_id"} & tags.keys():
-            if not torch.equal(*tags[kind].chunk(2)):
-                self.refuse(f"a window of the batch has sentences with two values of {kind}")
-        tags = {"language_id": torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device), **tags}
+    def compute_loss_from_embeddings(
+        self,
+        centres: Tensor,
+        contexts: Tensor,
+        tags: Tags,
+    ) -> Tensor:
+        """Compute the loss of sentence vectors.
+
+        Args:
+            centres: (N, d).
+            contexts: (N, d), row by row those of the centres.
+            tags: (2N,) each: `language_id`, and `document_id` and `text_id` if they are known.
+        """
+        self._check_windows(tags)
         # Before the head: else batch statistics differ by rank.
         (centres, contexts), tags = self.gather_rows([centres, contexts], tags)
-        language, document, text = tags["language_id"], tags.get("document_id"), tags.get("text_id")
+        tags = with_language(tags, centres)
+        document = None
+        if self.mask_same_document:
+            document = tags.get("document_id")
+        text = None
+        if self.mask_same_text:
+            text = tags.get("text_id")
         z_centres, z_contexts = self.head(centres, contexts)
-        # Not in evaluation: equal weights have equal losses, however full the bank.
-        bank = self.bank if self.updates_state else None
-        queue = {} if bank is None else bank.get(None if self.cross_language_negatives else language)
         loss = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
             torch.arange(len(centres), device=centres.device).repeat(2),
-            language,
+            tags["language_id"],
             temperature=self.temperature,
-            document=document if self.mask_same_document else None,
-            text=text if self.mask_same_text else None,
+            document=document,
+            text=text,
             cross_language_negatives=self.cross_language_negatives,
             normalize=self.normalize,
             queue_is_normalized=True,
-            **queue,
+            **self._queue(tags["language_id"]),
         )
-        if self.bank is not None and self.updates_state:
-            # After the loss, and the contexts alone.
-            keys = z_contexts.detach().float()
-            new = (None if tag is None else tag[len(centres) :] for tag in (language, document, text))
-            self.bank.enqueue(F.normalize(keys, dim=1) if self.normalize else keys, *new)  # type: ignore[arg-type]
+        # After the loss: a window is no negative of itself.
+        self._enqueue(z_contexts, tags)
         return loss
+
+    def _check_windows(self, tags: Tags) -> None:
+        for kind in ("language_id", "document_id"):
+            if kind in tags and not torch.equal(*tags[kind].chunk(2)):
+                self.refuse(f"a window of the batch has sentences with two values of {kind}")
+
+    def _queue(self, language: Tensor) -> dict[str, Any]:
+        """The keys of the bank that a batch is compared with.
+
+        There are none in evaluation: equal weights have equal losses, however full the bank.
+        """
+        if self.bank is None or not self.updates_state:
+            return {}
+        if self.cross_language_negatives:
+            return self.bank.get()
+        return self.bank.get(language)
+
+    def _enqueue(self, contexts: Tensor, tags: Tags) -> None:
+        """Put the projected contexts of a batch, and them alone, into the bank."""
+        if self.bank is None or not self.updates_state:
+            return
+        keys = contexts.detach().float()
+        if self.normalize:
+            keys = F.normalize(keys, dim=1)
+        of_contexts = {name: tag[len(contexts) :] for name, tag in tags.items()}
+        self.bank.enqueue(
+            keys,
+            of_contexts["language_id"],
+            of_contexts.get("document_id"),
+            of_contexts.get("text_id"),
+        )
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        bank = {} if self.bank is None else {"bank_size": self.bank.size, "bank_scope": self.bank.scope}
-        return {**super().get_config_dict(), "normalization": self.head.normalization, "bank_size": 0, **bank}
+        options = super().get_config_dict()
+        options["normalization"] = self.head.normalization
+        options["bank_size"] = 0
+        if self.bank is not None:
+            options["bank_size"] = self.bank.size
+            options["bank_scope"] = self.bank.scope
+        return options
+
+
+def ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
+    """Sentences of documents; or windows, in which integer labels may be the languages."""
+    language: tuple[Kind, ...] = ()
+    if needs_language:
+        language = ("language",)
+    sentences = Layout(
+        texts=1,
+        needs=("document", *language),
+        reads=("language", "position"),
+        leaves_out=BESIDE_ONE_TEXT,
+    )
+    windows = Layout(texts=2, needs=language, label_is="language")
+    return sentences, windows
+
+
+def with_language(tags: Tags, centres: Tensor) -> Tags:
+    """The tags with a language: where the batch names none, all of it is in one."""
+    if "language_id" in tags:
+        return tags
+    one = torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device)
+    return {**tags, "language_id": one}

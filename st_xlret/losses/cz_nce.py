@@ -9,8 +9,9 @@ from sentence_transformers.base.losses.merged_forward import merge_feature_batch
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor
 
+from st_xlret.citations import CITATIONS
+from st_xlret.columns import Layout
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.base import CITATIONS
 from st_xlret.losses.lang_contrastive import PairContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
@@ -69,22 +70,25 @@ class CZNCELoss(PairContrastiveLoss):
         super().__init__(model, temperature=temperature, **options)
         if contextual_encoder is not None:
             if not isinstance(model[0], Transformer) or self.mini_batch_num_tokens:
-                self.refuse(f"words need token vectors, which {type(model[0]).__name__} and micro-batches do not give")
+                self.refuse(
+                    f"words need token vectors, which {type(model[0]).__name__} and micro-batches do not give"
+                )
             model[0].unpad_inputs = False  # positions are those of the padded layout
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder, self.mlm, self.mlm_weight = contextual_encoder, mlm, mlm_weight
         self.objective, self.equation = objective, OBJECTIVES[objective]
+        if contextual_encoder is not None:
+            self.layouts = (Layout(2, needs=("span",)),)
 
-    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """Where the word stands in each text, with a contextual encoder."""
-        words = [] if self.contextual_encoder is None else texts
-        return [f"{text}_{end}" for text in words for end in ("start", "end")]
-
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Any:
+    def forward(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+    ) -> Any:
         """Compute the loss of two text columns of N rows; with masked words its two parts by name."""
         columns = self.read_columns(sentence_features, labels)
-        tags = self.concatenate_tags(columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"]))
+        tags = self.concatenate_tags(
+            columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"])
+        )
         batches = columns if (merged := merge_feature_batches(columns)) is None else [merged]
         if self.contextual_encoder is None:
             anchor, positive = self.embed_columns(columns)
@@ -92,11 +96,18 @@ class CZNCELoss(PairContrastiveLoss):
             vectors = []
             for features in batches:
                 output = self.model(dict(features))
-                parts = (output[name] for name in ("sentence_embedding", "token_embeddings", "attention_mask"))
-                vectors.append(self.contextual_encoder(*parts, features["word_start"], features["word_end"]))
+                parts = (
+                    output[name]
+                    for name in ("sentence_embedding", "token_embeddings", "attention_mask")
+                )
+                vectors.append(
+                    self.contextual_encoder(*parts, features["word_start"], features["word_end"])
+                )
             anchor, positive = torch.cat(vectors).chunk(2)
             if "text_id" in tags:  # a sample is a text with a word; a hash may wrap around
-                tags["text_id"] = (tags["text_id"] * 1_000_003 + tags["word_start"]) * 1_000_003 + tags["word_end"]
+                tags["text_id"] = (
+                    tags["text_id"] * 1_000_003 + tags["word_start"]
+                ) * 1_000_003 + tags["word_end"]
         value = self.compute_loss_from_embeddings(anchor, positive, tags)
         if self.mlm is None:
             return value
@@ -104,5 +115,8 @@ class CZNCELoss(PairContrastiveLoss):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        further = {"words": self.contextual_encoder is not None, "mlm_weight": self.mlm_weight if self.mlm else 0.0}
+        further = {
+            "words": self.contextual_encoder is not None,
+            "mlm_weight": self.mlm_weight if self.mlm else 0.0,
+        }
         return {**super().get_config_dict(), **further}

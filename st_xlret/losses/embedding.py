@@ -29,11 +29,17 @@ def embed_columns(
     """
     merged = merge_feature_batches(columns) if len(columns) > 1 else None
     if merged is not None:
-        return list(embed_columns(model, [merged], mini_batch_size, num_tokens=num_tokens)[0].chunk(len(columns)))
+        return list(
+            embed_columns(model, [merged], mini_batch_size, num_tokens=num_tokens)[0].chunk(
+                len(columns)
+            )
+        )
     return [_embed_column(model, features, mini_batch_size, num_tokens) for features in columns]
 
 
-def _embed_column(model: nn.Module, features: dict[str, Any], size: int | None, num_tokens: int | None) -> Tensor:
+def _embed_column(
+    model: nn.Module, features: dict[str, Any], size: int | None, num_tokens: int | None
+) -> Tensor:
     if num_tokens is not None and "attention_mask" in features:
         size = max(1, num_tokens // features["attention_mask"].shape[1])
     parts = parts_by_length(features, size)
@@ -48,7 +54,9 @@ def _embed_column(model: nn.Module, features: dict[str, Any], size: int | None, 
     vectors = []
     for rows in parts:
         part = rows, chain([model], repeat(inner))
-        vectors.append(checkpoint(embed_rows, *part, use_reentrant=False) if size else embed_rows(*part))
+        vectors.append(
+            checkpoint(embed_rows, *part, use_reentrant=False) if size else embed_rows(*part)
+        )
     return torch.cat(vectors)[torch.cat(parts).argsort()]
 
 

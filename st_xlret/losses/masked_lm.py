@@ -17,8 +17,10 @@ from tqdm.auto import tqdm
 from transformers import AutoModelForMaskedLM, PretrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
+from st_xlret.citations import CITATIONS
+from st_xlret.columns import BESIDE_ONE_TEXT, Layout
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
+from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.embedding import parts_by_length, select_texts
 
 # Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed 64-bit integers.
@@ -61,6 +63,12 @@ class MaskedLMLoss(CrossLingualLoss):
     seed: Tensor
     steps: Tensor
 
+    # Sentences of documents, translations, or the blocks that `MSMLoss` hands on.
+    layouts = (
+        Layout(1, leaves_out=BESIDE_ONE_TEXT),
+        Layout(2),
+        Layout(0),
+    )
     takes = "one text column, or 'source' and 'target'"
     citation = CITATIONS["devlin2019bert"]
 
@@ -80,9 +88,13 @@ class MaskedLMLoss(CrossLingualLoss):
         encoder: Any = model[0]
         if not 0 < mask_probability <= 1 or not isinstance(encoder, Transformer):
             kind = type(encoder).__name__
-            self.refuse(f"an encoder that starts with a {kind}, no Transformer, or mask_probability {mask_probability}")
+            self.refuse(
+                f"an encoder that starts with a {kind}, no Transformer, or mask_probability {mask_probability}"
+            )
         if encoder.tokenizer is None or encoder.tokenizer.mask_token_id is None:
-            raise NoHeadError("MaskedLMLoss needs a tokenizer with a mask token, and this one has none")
+            raise NoHeadError(
+                "MaskedLMLoss needs a tokenizer with a mask token, and this one has none"
+            )
         encoder.unpad_inputs = False
         self.mask_probability, self.weight = mask_probability, weight
         self.mask_token_id: int = encoder.tokenizer.mask_token_id
@@ -94,11 +106,9 @@ class MaskedLMLoss(CrossLingualLoss):
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
         self.register_buffer("steps", torch.tensor(0))
 
-    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
-        """One column of texts, or translations."""
-        return len(texts) == 1 or {*texts} == {"source", "target"}
-
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+    def forward(
+        self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor:
         """Compute the loss of a batch of texts."""
         loss, count = self._masked_token_loss(self.read_columns(sentence_features))
         if self.updates_state:
@@ -136,7 +146,9 @@ class MaskedLMLoss(CrossLingualLoss):
             show_progress_bar: Show a progress bar with the held-out loss.
         """
         if len(texts) < 20:
-            self.refuse(f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands")
+            self.refuse(
+                f"{len(texts)} texts are too few to train a head on: give 20 or more, better thousands"
+            )
         self.to(self.model.device)  # a Trainer moves a loss only when training begins
         order = np.random.default_rng(int(self.seed)).permutation(len(texts)).tolist()
         size = min(held_out, len(texts) // 10)
@@ -145,7 +157,9 @@ class MaskedLMLoss(CrossLingualLoss):
         training, steps = self.model.training, int(self.steps)
 
         def loss_of_rows(rows: list[int]) -> Tensor:
-            features = batch_to_device(self.model.preprocess([texts[row] for row in rows]), self.model.device)
+            features = batch_to_device(
+                self.model.preprocess([texts[row] for row in rows]), self.model.device
+            )
             return self._masked_token_loss([features], frozen=True)[0]
 
         @torch.no_grad()
@@ -155,7 +169,9 @@ class MaskedLMLoss(CrossLingualLoss):
 
         self.model.eval()
         losses = [held_out_loss()]
-        steps_to_take = tqdm(range(1, max_steps + 1), "head for masked words", disable=not show_progress_bar)
+        steps_to_take = tqdm(
+            range(1, max_steps + 1), "head for masked words", disable=not show_progress_bar
+        )
         for step in steps_to_take:
             self.steps.fill_(step)  # other words of a text are hidden in each pass over the texts
             start = (step - 1) * batch_size % len(rest)
@@ -199,7 +215,9 @@ class MaskedLMLoss(CrossLingualLoss):
         """The token ids with some hidden, and which of them the head is to predict, boolean; (rows, length) both."""
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
-        keys = _token_keys(input_ids, attention_mask, self.seed + 1_000_003 * self.steps * self.updates_state)
+        keys = _token_keys(
+            input_ids, attention_mask, self.seed + 1_000_003 * self.steps * self.updates_state
+        )
         draw = _uniform_numbers(keys, 0).masked_fill(~candidates, 2.0)
         lowest = draw.min()
         if get_world_size() > 1:
@@ -215,7 +233,9 @@ class MaskedLMLoss(CrossLingualLoss):
 class LanguageModelHead(nn.Module):
     """The layers of a masked language model between the last hidden states and the projection to the vocabulary."""
 
-    def __init__(self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False) -> None:
+    def __init__(
+        self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False
+    ) -> None:
         super().__init__()
         try:
             self.transform = _load_masked_lm(config, checkpoint, fresh)
@@ -223,7 +243,10 @@ class LanguageModelHead(nn.Module):
         except Exception as error:  # whatever the program of one of many architectures raises
             raise NoHeadError(f"no head of {config.model_type!r} can be used: {error}") from error
         # A tied projection is the encoder's embedding matrix.
-        self.bias, self.own_projection = projection.bias, None if config.tie_word_embeddings else projection.weight
+        self.bias, self.own_projection = (
+            projection.bias,
+            None if config.tie_word_embeddings else projection.weight,
+        )
 
     def _extract_projection(self) -> Any:
         """The projection to the vocabulary, which is taken out as the encoder is; the logits must stay."""
@@ -232,13 +255,17 @@ class LanguageModelHead(nn.Module):
         setattr(mlm, mlm.base_model_prefix, _PassThrough())
         mlm.eval()
         with torch.no_grad():
-            hidden = torch.linspace(-1, 1, 2 * mlm.config.hidden_size).view(2, -1).to(projection.weight)
+            hidden = (
+                torch.linspace(-1, 1, 2 * mlm.config.hidden_size).view(2, -1).to(projection.weight)
+            )
             logits = self(hidden)
             for name, module in list(mlm.named_modules()):
                 if module is projection:
                     parent, _, attribute = name.rpartition(".")
                     setattr(mlm.get_submodule(parent), attribute, nn.Identity())
-            torch.testing.assert_close(F.linear(self(hidden), projection.weight, projection.bias), logits)
+            torch.testing.assert_close(
+                F.linear(self(hidden), projection.weight, projection.bias), logits
+            )
         mlm.train(training)
         return projection
 
@@ -261,11 +288,15 @@ def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: boo
             return AutoModelForMaskedLM.from_pretrained(name)
         return AutoModelForMaskedLM.from_config(config)
     mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
-    missing = [key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")]
+    missing = [
+        key for key in info["missing_keys"] if not key.startswith(f"{mlm.base_model_prefix}.")
+    ]
     # Biases that are missing are zero, as in a model that has none.
     if not fresh and any(key.endswith("weight") for key in missing):
         way_out = "give lm_head_from=..., or train a new one: fresh_head=True, and train_head before the training"
-        raise NoHeadError(f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): {way_out}")
+        raise NoHeadError(
+            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): {way_out}"
+        )
     return mlm
 
 
@@ -279,7 +310,9 @@ def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tens
 
 def _uniform_numbers(keys: Tensor, stream: int) -> Tensor:
     """A number in [0, 1) for each key, of as many bits as float32 has; streams are independent of each other."""
-    return _logical_right_shift(_scramble_bits(keys + (stream + 1) * 1_000_003), 40).to(torch.float32) / float(1 << 24)
+    return _logical_right_shift(_scramble_bits(keys + (stream + 1) * 1_000_003), 40).to(
+        torch.float32
+    ) / float(1 << 24)
 
 
 def _scramble_bits(x: Tensor) -> Tensor:

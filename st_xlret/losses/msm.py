@@ -7,15 +7,22 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.util.distributed import all_gather, all_gather_with_grad, get_rank, get_world_size
+from sentence_transformers.util.distributed import (
+    all_gather,
+    all_gather_with_grad,
+    get_rank,
+    get_world_size,
+)
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
+from st_xlret.citations import CITATIONS
+from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
-from st_xlret.losses.base import CITATIONS, Batches, Columns, CrossLingualLoss, unwrap_model
+from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.embedding import embed_columns, keep_padding, select_texts
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import DocumentEncoder, ProjectionHead
@@ -58,7 +65,7 @@ class MSMLoss(CrossLingualLoss):
 
     steps: Tensor
 
-    labels_are, default_batches = "document_id", Blocks
+    default_batches = Blocks
     takes = "sentences with 'document', 'position' and 'language', or blocks in columns 'sentence_0', 'sentence_1', ..."
     fit_example = "InputExample(texts=[first, second, ...], label=document)"
     citation = CITATIONS["zhang2023modeling"]
@@ -89,24 +96,39 @@ class MSMLoss(CrossLingualLoss):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
-        self.mu, self.temperature, self.seed, self.mini_batch_size = mu, temperature, seed, mini_batch_size
-        self.intra_document_negatives, self.mask_same_text = intra_document_negatives, mask_same_text
-        self.cross_language_negatives, self.gather_across_devices = cross_language_negatives, gather_across_devices
-        self.num_negatives, self.document_encoder, self.heads, self.mlm = num_negatives, document_encoder, heads, mlm
+        self.mu, self.temperature, self.seed, self.mini_batch_size = (
+            mu,
+            temperature,
+            seed,
+            mini_batch_size,
+        )
+        self.intra_document_negatives, self.mask_same_text = (
+            intra_document_negatives,
+            mask_same_text,
+        )
+        self.cross_language_negatives, self.gather_across_devices = (
+            cross_language_negatives,
+            gather_across_devices,
+        )
+        self.num_negatives, self.document_encoder, self.heads, self.mlm = (
+            num_negatives,
+            document_encoder,
+            heads,
+            mlm,
+        )
         # The head of predictions comes first and the head of sentences last.
         sides = {"separate": 2, "shared": 1, "none": 0}[heads]
         self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
         self.register_buffer("steps", torch.tensor(0))
-
-    def takes_texts(self, texts: list[str], columns: list[str]) -> bool:
-        """The sentences of documents, or a numbered column for each sentence of a block."""
-        return len({text.rstrip("_0123456789") for text in texts}) == 1
-
-    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """Documents and positions, unless a row is a block already, and languages."""
-        if len(texts) > 1:
-            return ["document"] if "document" in columns else ["label"] if "label" in columns else []
-        return ["document", "position", *([] if self.cross_language_negatives else ["language"])]
+        of_documents: tuple[Kind, ...] = (
+            ("document", "position")
+            if cross_language_negatives
+            else ("document", "position", "language")
+        )
+        self.layouts = (
+            Layout(1, needs=of_documents, leaves_out=BESIDE_ONE_TEXT),
+            Layout(0, reads=("language", "document"), label_is="document"),
+        )
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
@@ -128,12 +150,17 @@ class MSMLoss(CrossLingualLoss):
         """Compute the loss of vectors (S, d) with tags (S,): `block_id`, `sentence_position`, and others if known."""
         vectors = at_least_float32(vectors)  # as the networks are, where the encoder is in 16 bits
         predictions, predicted = self._predict_sentences(vectors, tags)
-        document, language, text = (tags.get(f"{tag}_id", tags["block_id"]) for tag in ("document", "language", "text"))
+        document, language, text = (
+            tags.get(f"{tag}_id", tags["block_id"]) for tag in ("document", "language", "text")
+        )
         if self.gather_across_devices and get_world_size() > 1:
             # Before the heads: else batch statistics differ by rank.
             integers = torch.stack([document, language, text, predicted.long()], 1)
             predictions, vectors, integers = gather_ragged_rows(predictions, vectors, integers)
-            document, language, text, predicted = (*integers[:, :3].unbind(1), integers[:, 3].bool())
+            document, language, text, predicted = (
+                *integers[:, :3].unbind(1),
+                integers[:, 3].bool(),
+            )
         if not predicted.any():
             self.refuse("no block of the batch has two sentences")
         if self.heads != "none":
@@ -163,13 +190,17 @@ class MSMLoss(CrossLingualLoss):
         order = torch.argsort(tags["sentence_position"], stable=True)
         order = order[torch.argsort(tags["block_id"][order], stable=True)]
         counts = torch.unique_consecutive(tags["block_id"][order], return_counts=True)[1].tolist()
-        rows = pad_sequence(order.split(counts or [0]), batch_first=True, padding_value=-1)  # (blocks, places)
+        rows = pad_sequence(
+            order.split(counts or [0]), batch_first=True, padding_value=-1
+        )  # (blocks, places)
         rows, present = rows.clamp(min=0), rows >= 0
         wrong = tags["sentence_position"][rows].diff() <= 0
         for kind in {"document_id", "language_id"} & tags.keys():
             wrong |= tags[kind][rows].diff() != 0
         if (wrong & present[:, 1:]).any():
-            self.refuse("a block of the batch has two documents or languages, or two sentences at one position")
+            self.refuse(
+                "a block of the batch has two documents or languages, or two sentences at one position"
+            )
         longer = present.sum(1) > 1
         rows, present = rows[longer], present[longer]
         predicted = torch.zeros(len(vectors), dtype=torch.bool, device=vectors.device)
@@ -186,12 +217,19 @@ class MSMLoss(CrossLingualLoss):
         """Vectors and tags of the sentences of blocks that have a column for each sentence, without empty texts."""
         count, device = len(vectors) // len(columns), vectors.device
         if labels is not None and count > 1 and len(labels.unique()) == 1:
-            self.refuse(f"the {count} blocks of the batch are all labelled as of the document {labels[0]}")
+            self.refuse(
+                f"the {count} blocks of the batch are all labelled as of the document {labels[0]}"
+            )
         # A block has the same number on no other rank.
         block = torch.arange(count, device=device) + (get_rank() << 40)
         document = tags.get("document_id", block.repeat(len(columns)))
         position = torch.arange(len(columns), device=device).repeat_interleave(count)
-        tags = {**tags, "document_id": document, "block_id": block.repeat(len(columns)), "sentence_position": position}
+        tags = {
+            **tags,
+            "document_id": document,
+            "block_id": block.repeat(len(columns)),
+            "sentence_position": position,
+        }
         if "text_id" in tags:
             filled = tags["text_id"] != text_to_id("")
         else:
@@ -201,34 +239,51 @@ class MSMLoss(CrossLingualLoss):
     def _has_tokens(self, features: dict[str, Any]) -> Tensor:
         ids = features["input_ids"]
         if "offsets" in features:  # flattened inputs of a static encoder
-            return torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)])) > 0
-        special = torch.tensor(unwrap_model(self.model).tokenizer.all_special_ids, device=ids.device)
+            return (
+                torch.diff(features["offsets"], append=features["offsets"].new_tensor([len(ids)]))
+                > 0
+            )
+        special = torch.tensor(
+            unwrap_model(self.model).tokenizer.all_special_ids, device=ids.device
+        )
         return (features["attention_mask"].bool() & ~torch.isin(ids, special)).any(1)
 
     def _step_generator(self, device: torch.device) -> torch.Generator:
         # From the step alone: the same on all ranks and after a resume, and in every evaluation.
-        return torch.Generator(device).manual_seed(1_000_003 * self.seed + int(self.steps) * self.updates_state)
+        return torch.Generator(device).manual_seed(
+            1_000_003 * self.seed + int(self.steps) * self.updates_state
+        )
 
     def _draw_texts(self, columns: Columns) -> Columns:
         """As many sentences of one column as a micro-batch has, drawn at random; several columns stay whole."""
         ids, size = columns[0]["input_ids"], self.mini_batch_size
         if len(columns) > 1 or size is None or size >= len(ids):
             return columns
-        rows = torch.randperm(len(ids), generator=self._step_generator(ids.device), device=ids.device)
+        rows = torch.randperm(
+            len(ids), generator=self._step_generator(ids.device), device=ids.device
+        )
         return [select_texts(columns[0], rows[:size])]
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
         mlm = None if self.mlm is None else self.mlm.get_config_dict()
-        return {**super().get_config_dict(), "document_encoder_layers": len(self.document_encoder.layers), "mlm": mlm}
+        return {
+            **super().get_config_dict(),
+            "document_encoder_layers": len(self.document_encoder.layers),
+            "mlm": mlm,
+        }
 
 
-def gather_ragged_rows(predictions: Tensor, vectors: Tensor, integers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def gather_ragged_rows(
+    predictions: Tensor, vectors: Tensor, integers: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gather the rows of all ranks, one rank after the other. Ranks may have different numbers of rows."""
     most = torch.tensor(len(vectors), device=vectors.device)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)
     padding = (0, 0, 0, int(most) - len(vectors))
     filled = all_gather(F.pad(torch.ones_like(integers[:, 0]), padding[2:])).bool()
-    both = all_gather_with_grad(F.pad(torch.cat([predictions, vectors], 1), padding).contiguous())[filled]
+    both = all_gather_with_grad(F.pad(torch.cat([predictions, vectors], 1), padding).contiguous())[
+        filled
+    ]
     predictions, vectors = both.chunk(2, dim=1)
     return predictions, vectors, all_gather(F.pad(integers, padding))[filled]

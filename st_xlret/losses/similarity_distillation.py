@@ -10,8 +10,10 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
+from st_xlret.citations import CITATIONS
+from st_xlret.columns import BESIDE_ONE_TEXT, Layout
 from st_xlret.functional import similarity_distillation_loss
-from st_xlret.losses.base import CITATIONS, Batches, CrossLingualLoss
+from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed_columns, keep_padding
 
 
@@ -43,7 +45,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     teacher: Tensor
     documents: Tensor | None
 
-    most_columns = 1
+    layouts = (Layout(1, needs=("label",), leaves_out=BESIDE_ONE_TEXT),)
     takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
     citation = CITATIONS["fang2021seed"] + CITATIONS["reimers2020making"]
 
@@ -65,8 +67,12 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         super().__init__(model, batches=batches, ratio=ratio)
         features = model.get_embedding_dimension()
         shapes = [tuple(x.shape) for x in (teacher, documents) if x is not None]
-        if bank_size < 0 or any(len(shape) != 2 or not shape[0] or shape[1] != features for shape in shapes):
-            self.refuse(f"teacher, documents {shapes} for an encoder of {features} features, bank_size {bank_size}")
+        if bank_size < 0 or any(
+            len(shape) != 2 or not shape[0] or shape[1] != features for shape in shapes
+        ):
+            self.refuse(
+                f"teacher, documents {shapes} for an encoder of {features} features, bank_size {bank_size}"
+            )
         keep_padding(model, mini_batch_num_tokens)
         self.bank_size, self.mini_batch_num_tokens = bank_size, mini_batch_num_tokens
         self.temperature, self.teacher_temperature = temperature, teacher_temperature
@@ -78,17 +84,25 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     def default_batches(self) -> BatchFactory:
         """Texts of similar lengths, if the encoder pads them."""
         tokenizer = self.model.tokenizer
-        return LengthGroupedBatches(tokenizer) if isinstance(tokenizer, PreTrainedTokenizerBase) else Rows()
+        return (
+            LengthGroupedBatches(tokenizer)
+            if isinstance(tokenizer, PreTrainedTokenizerBase)
+            else Rows()
+        )
 
-    def required_columns(self, texts: list[str], columns: list[str]) -> list[str]:
-        """The row of the teacher's vectors of each text."""
-        return ["label"]
-
-    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None) -> Tensor:
+    def forward(
+        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+    ) -> Tensor:
         """Compute the loss of a text column of N rows that are to reach the rows `labels` (N,) of `teacher`."""
         columns = self.read_columns(sentence_features)
-        if labels is None or labels.is_floating_point() or not 0 <= labels.min() <= labels.max() < len(self.teacher):
-            self.refuse(f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}")
+        if (
+            labels is None
+            or labels.is_floating_point()
+            or not 0 <= labels.min() <= labels.max() < len(self.teacher)
+        ):
+            self.refuse(
+                f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}"
+            )
         (vectors,) = embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
         return self.compute_loss_from_embeddings(vectors[:, : self.teacher.shape[1]], labels)
@@ -111,7 +125,9 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
         seed = int((labels.long() * torch.arange(1, len(labels) + 1, device=labels.device)).sum())
-        drawn = torch.randint(rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+        drawn = torch.randint(
+            rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)
+        ).to(labels.device)
         return (torch.cat([labels, drawn]) if self.documents is None else drawn).unique()
 
     def get_config_dict(self) -> dict[str, Any]:

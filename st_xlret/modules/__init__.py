@@ -9,7 +9,12 @@ from st_xlret.modules.encoders import (
     transformer_encoder,
     with_two_encoders,
 )
-from st_xlret.modules.heads import AsymmetricBNHead, ContextualEncoder, DocumentEncoder, ProjectionHead
+from st_xlret.modules.heads import (
+    AsymmetricBNHead,
+    ContextualEncoder,
+    DocumentEncoder,
+    ProjectionHead,
+)
 from st_xlret.modules.language_memory_bank import LanguageMemoryBank
 
 __all__ = [

@@ -39,7 +39,15 @@ class CalibrationLayer(Module):
     matrix: Tensor
     offset: Tensor
     config_file_name = "calibration.json"
-    config_keys = ["dimension", "languages", "steps", "strength", "pivot", "normalize", "queries_only"]
+    config_keys = [
+        "dimension",
+        "languages",
+        "steps",
+        "strength",
+        "pivot",
+        "normalize",
+        "queries_only",
+    ]
     config_keys += ["metric", "model", "notes"]
     forward_kwargs = {"language"}
 
@@ -60,7 +68,12 @@ class CalibrationLayer(Module):
     ) -> None:
         super().__init__()
         self.dimension, self.languages, self.steps = dimension, list(languages), list(steps)
-        self.strength, self.pivot, self.normalize, self.queries_only = strength, pivot, normalize, queries_only
+        self.strength, self.pivot, self.normalize, self.queries_only = (
+            strength,
+            pivot,
+            normalize,
+            queries_only,
+        )
         self.metric, self.model, self.notes = metric, model, dict(notes or {})
         maps = max(1, len(self.languages))
         if tensors is None:
@@ -69,9 +82,13 @@ class CalibrationLayer(Module):
         for name in ("basis", "matrix", "offset"):
             self.register_buffer(name, torch.as_tensor(tensors[name], dtype=torch.float32).clone())
         rank, shapes = self.basis.shape[-1], [tuple(tensor.shape) for tensor in self.buffers()]
-        fitting = [[(dimension, rank), (matrices, rank, rank), (maps, rank)] for matrices in (1, maps)]
+        fitting = [
+            [(dimension, rank), (matrices, rank, rank), (maps, rank)] for matrices in (1, maps)
+        ]
         if shapes not in fitting or len(set(self.languages)) < len(self.languages):
-            raise ValueError(f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}")
+            raise ValueError(
+                f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}"
+            )
 
     @property
     def language_agnostic(self) -> bool:
@@ -81,7 +98,9 @@ class CalibrationLayer(Module):
     def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
         """Weight (d, d) and bias (d,) of a language's map; a `ValueError` names the languages that have one."""
         matrix, offset = self._matrix_and_offset(language)
-        return torch.eye(self.dimension).to(matrix) + self.basis @ matrix @ self.basis.T, self.basis @ offset
+        return torch.eye(self.dimension).to(
+            matrix
+        ) + self.basis @ matrix @ self.basis.T, self.basis @ offset
 
     def check_width(self, width: int | None) -> None:
         """Refuse, by a `ValueError`, a model whose embeddings have another width; None is unknown."""
@@ -91,10 +110,14 @@ class CalibrationLayer(Module):
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
         """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
         embeddings = torch.as_tensor(embeddings)
-        basis, matrix, offset = (tensor.to(embeddings) for tensor in (self.basis, *self._matrix_and_offset(language)))
+        basis, matrix, offset = (
+            tensor.to(embeddings) for tensor in (self.basis, *self._matrix_and_offset(language))
+        )
         return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
 
-    def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
+    def forward(
+        self, features: dict[str, Any], language: str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
         """Map `features["sentence_embedding"]` (B, d), of one `language` or of each row's `features["language_id"]`."""
         embeddings, language_ids = features["sentence_embedding"], features.get("language_id")
         if self.language_agnostic or language is not None or language_ids is None:
@@ -103,7 +126,9 @@ class CalibrationLayer(Module):
         features["sentence_embedding"] = torch.empty_like(embeddings)
         for identifier in language_ids.unique().tolist():
             rows = language_ids == identifier
-            features["sentence_embedding"][rows] = self.transform(embeddings[rows], id_to_language(identifier))
+            features["sentence_embedding"][rows] = self.transform(
+                embeddings[rows], id_to_language(identifier)
+            )
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -126,6 +151,8 @@ class CalibrationLayer(Module):
     def _matrix_and_offset(self, language: str | None) -> tuple[Tensor, Tensor]:
         """M (r, r) and m (r,) of a language."""
         if self.languages and language not in self.languages:
-            raise ValueError(f"no map for language {language!r}: there are maps for {', '.join(self.languages)}")
+            raise ValueError(
+                f"no map for language {language!r}: there are maps for {', '.join(self.languages)}"
+            )
         number = self.languages.index(str(language)) if self.languages else 0
         return self.matrix[min(number, len(self.matrix) - 1)], self.offset[number]

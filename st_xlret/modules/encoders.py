@@ -11,13 +11,31 @@ import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router, Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, WeightedLayerPooling
+from sentence_transformers.sentence_transformer.modules import (
+    Pooling,
+    StaticEmbedding,
+    WeightedLayerPooling,
+)
 from sentence_transformers.util import batch_to_device
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
-SIZES = {"tiny": (1, 32, 2), "mini": (1, 128, 4), "small": (3, 256, 4), "base": (12, 768, 12)}  # layers, width, heads
+SIZES = {
+    "tiny": (1, 32, 2),
+    "mini": (1, 128, 4),
+    "small": (3, 256, 4),
+    "base": (12, 768, 12),
+}  # layers, width, heads
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
 
@@ -39,11 +57,18 @@ def train_tokenizer(
         [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(r"\s+"), " ")]
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)]
+        [
+            pre_tokenizers.Metaspace(),
+            pre_tokenizers.Punctuation(),
+            pre_tokenizers.Digits(individual_digits=True),
+        ]
     )
     tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
-        vocab_size=vocabulary, special_tokens=SPECIAL_TOKENS, unk_token="<unk>", show_progress=show_progress
+        vocab_size=vocabulary,
+        special_tokens=SPECIAL_TOKENS,
+        unk_token="<unk>",
+        show_progress=show_progress,
     )
     tokenizer.train_from_iterator((text for text in texts if text.strip()), trainer)
     tokenizer = _with_stable_vocabulary(tokenizer)
@@ -60,7 +85,10 @@ def train_tokenizer(
 def _with_stable_vocabulary(tokenizer: Tokenizer) -> Tokenizer:
     """Sort pieces and round scores, which the trainer leaves to chance: the same texts give the same vocabulary."""
     state = json.loads(tokenizer.to_str())
-    specials, pieces = state["model"]["vocab"][: len(SPECIAL_TOKENS)], state["model"]["vocab"][len(SPECIAL_TOKENS) :]
+    specials, pieces = (
+        state["model"]["vocab"][: len(SPECIAL_TOKENS)],
+        state["model"]["vocab"][len(SPECIAL_TOKENS) :],
+    )
     # By the trainer's code, a character too rare for a score gets the lowest one plus 0.0001 for each such one before.
     lowest = round(min(score for _, score in pieces), 9)
     characters = sum(len(piece) == 1 for piece, _ in pieces)
@@ -116,13 +144,20 @@ def transformer_encoder(
         num_attention_heads=heads,
         intermediate_size=4 * features,
         max_position_embeddings=max_seq_length + 2,
-        **{role: getattr(tokenizer, role) for role in ("bos_token_id", "pad_token_id", "eos_token_id")},
+        **{
+            role: getattr(tokenizer, role)
+            for role in ("bos_token_id", "pad_token_id", "eos_token_id")
+        },
     )
     tokenizer.model_max_length = max_seq_length
     with tempfile.TemporaryDirectory() as folder:
         # Not the model's save_pretrained: with several processes it writes in the first one only.
         config.save_pretrained(folder)
-        save_file(XLMRobertaModel(config).state_dict(), Path(folder) / "model.safetensors", {"format": "pt"})
+        save_file(
+            XLMRobertaModel(config).state_dict(),
+            Path(folder) / "model.safetensors",
+            {"format": "pt"},
+        )
         tokenizer.save_pretrained(folder)
         encoder = Transformer(folder, max_seq_length=max_seq_length)
     # The folder is gone: a model made here has no checkpoint to load a language-model head from.
@@ -151,9 +186,13 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     weights[0] += 0.5
     weights[-1] += 0.5
     fixed = nn.Parameter(weights, requires_grad=False)
-    first_last = WeightedLayerPooling(features, num_hidden_layers=layers, layer_start=1, layer_weights=fixed)
+    first_last = WeightedLayerPooling(
+        features, num_hidden_layers=layers, layer_start=1, layer_weights=fixed
+    )
     include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
-    return _model_of_modules(model, [transformer, first_last, Pooling(features, "mean", include_prompt=include_prompt)])
+    return _model_of_modules(
+        model, [transformer, first_last, Pooling(features, "mean", include_prompt=include_prompt)]
+    )
 
 
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
@@ -168,8 +207,12 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """
     modules: list[Any] = list(model.children())
     if any(isinstance(module, Router) for module in modules):
-        raise ValueError("the model has a Router already, of two encoders or a calibration: take what it was made from")
-    return _model_of_modules(model, [Router.for_query_document([copy.deepcopy(module) for module in modules], modules)])
+        raise ValueError(
+            "the model has a Router already, of two encoders or a calibration: take what it was made from"
+        )
+    return _model_of_modules(
+        model, [Router.for_query_document([copy.deepcopy(module) for module in modules], modules)]
+    )
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:
@@ -178,7 +221,9 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
     With none left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward passes.
     """
     for task in ("query", "document"):
-        if (total := _outputs_of_short_text(model, task=task)["sentence_embedding"].sum()).requires_grad:
+        if (
+            total := _outputs_of_short_text(model, task=task)["sentence_embedding"].sum()
+        ).requires_grad:
             total.backward()  # a route may be frozen
     unused = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     for name in unused:
@@ -199,14 +244,19 @@ def _outputs_of_short_text(model: SentenceTransformer, **task: str) -> dict[str,
 def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
     """A model of other modules, with all settings of a model."""
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt is not None}
-    same: Any = {name: getattr(model, name) for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")}
+    same: Any = {
+        name: getattr(model, name)
+        for name in ("default_prompt_name", "similarity_fn_name", "truncate_dim")
+    }
     same |= {"device": str(model.device), "model_card_data": copy.copy(model.model_card_data)}
     return SentenceTransformer(modules=modules, prompts=prompts, **same)
 
 
 def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
     """Add the LoRA adapters of a model to its weights, in place: a plain model with the same vectors is left."""
-    adapted: list[Any] = [part for part in outermost_transformers(model) if getattr(part, "peft_config", None)]
+    adapted: list[Any] = [
+        part for part in outermost_transformers(model) if getattr(part, "peft_config", None)
+    ]
     for transformer in adapted:
         for parent in list(transformer.modules()):
             for name, layer in list(parent.named_children()):
@@ -215,7 +265,9 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
                     setattr(parent, name, layer.get_base_layer())
         del transformer.peft_config
         transformer._hf_peft_config_loaded = False  # else the host would save adapters
-        vars(transformer).pop("_weight_conversions", None)  # else it would save weights under names of the adapter
+        vars(transformer).pop(
+            "_weight_conversions", None
+        )  # else it would save weights under names of the adapter
         transformer.requires_grad_(True)
     return model
 

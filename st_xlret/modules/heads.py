@@ -53,7 +53,15 @@ class AsymmetricBNHead(nn.Module):
         if isinstance(self.norm, nn.BatchNorm1d):
             norm, sizes = self.norm, [len(centres), len(contexts)]
             if not (self.training and torch.is_grad_enabled()):
-                both = F.batch_norm(torch.cat(sides), None, None, norm.weight, norm.bias, training=True, eps=norm.eps)
+                both = F.batch_norm(
+                    torch.cat(sides),
+                    None,
+                    None,
+                    norm.weight,
+                    norm.bias,
+                    training=True,
+                    eps=norm.eps,
+                )
                 sides = list(both.split(sizes))
             elif self.normalization == "batch":
                 sides = list(norm(torch.cat(sides)).split(sizes))
@@ -63,7 +71,9 @@ class AsymmetricBNHead(nn.Module):
                 # This side goes first: it reads the statistics as they were before the step. Copies: a later call may
                 # update the originals in place, and the backward pass still needs these values.
                 mean, variance = norm.running_mean.clone(), norm.running_var.clone()
-                sides[running] = F.batch_norm(sides[running], mean, variance, norm.weight, norm.bias, eps=norm.eps)
+                sides[running] = F.batch_norm(
+                    sides[running], mean, variance, norm.weight, norm.bias, eps=norm.eps
+                )
                 sides[batch] = norm(sides[batch])
                 self.toggle.logical_not_()
         return self.linear_out(F.relu(sides[0])), self.linear_out(F.relu(sides[1]))
@@ -136,7 +146,9 @@ class DocumentEncoder(nn.Module):
         self.norm = nn.LayerNorm(features)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
-            nn.TransformerEncoderLayer(features, heads, feedforward or 4 * features, dropout, "gelu", batch_first=True)
+            nn.TransformerEncoderLayer(
+                features, heads, feedforward or 4 * features, dropout, "gelu", batch_first=True
+            )
             for _ in range(layers)
         )
         for name, parameter in self.named_parameters():
@@ -172,7 +184,9 @@ class DocumentEncoder(nn.Module):
     def _groups_by_length(self, lengths: list[int]) -> list[tuple[list[int], int]]:
         """Documents to run together and the length of the longest: unsorted ones take four times as long."""
         groups: list[tuple[list[int], int]] = []
-        for document in sorted((d for d, length in enumerate(lengths) if length), key=lambda d: -lengths[d]):
+        for document in sorted(
+            (d for d, length in enumerate(lengths) if length), key=lambda d: -lengths[d]
+        ):
             if groups and (len(groups[-1][0]) + 1) * groups[-1][1] ** 2 <= self.rows_at_once:
                 groups[-1][0].append(document)
             else:
@@ -183,8 +197,14 @@ class DocumentEncoder(nn.Module):
         """Map sentences of documents (documents, places, features) to predictions of the same shape."""
         places = sentences.shape[1]
         itself = torch.eye(places, dtype=torch.bool, device=mask.device)[..., None]
-        copies = torch.where(itself, self.mask_vector, sentences[:, None]) + self.positions.weight[:places]
-        rows, padding = self.dropout(self.norm(copies)).flatten(0, 1), ~mask.repeat_interleave(places, 0)
+        copies = (
+            torch.where(itself, self.mask_vector, sentences[:, None])
+            + self.positions.weight[:places]
+        )
+        rows, padding = (
+            self.dropout(self.norm(copies)).flatten(0, 1),
+            ~mask.repeat_interleave(places, 0),
+        )
         layers: list[Any] = list(self.layers)
         for layer in layers[:-1]:
             rows = layer(rows, src_key_padding_mask=padding)
@@ -217,7 +237,10 @@ class ContextualEncoder(nn.Module):
     """
 
     def __init__(
-        self, sentence_features: int, token_features: int | None = None, out_features: int | None = None
+        self,
+        sentence_features: int,
+        token_features: int | None = None,
+        out_features: int | None = None,
     ) -> None:
         super().__init__()
         both = sentence_features + (token_features or sentence_features)
@@ -240,7 +263,9 @@ class ContextualEncoder(nn.Module):
         return self.linear_out(F.relu(self.linear(both)))
 
 
-def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor) -> Tensor:
+def mean_of_spans(
+    token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor
+) -> Tensor:
     """The mean token vector of one span of each text."""
     mask = attention_mask.bool()
     lengths = mask.sum(dim=1)
@@ -248,7 +273,9 @@ def mean_of_spans(token_embeddings: Tensor, attention_mask: Tensor, start: Tenso
     if wrong.any():
         row = int(wrong.nonzero()[0])
         place = f"the word of row {row} stands at tokens [{int(start[row])}, {int(end[row])}) of {int(lengths[row])}"
-        raise ValueError(f"{place}: find words with the encoder's tokenizer and max_seq_length, without prompts")
+        raise ValueError(
+            f"{place}: find words with the encoder's tokenizer and max_seq_length, without prompts"
+        )
     # Counted over tokens, so that padding on the left shifts nothing.
     position = mask.cumsum(dim=1) - 1
     inside = mask & (position >= start[:, None]) & (position < end[:, None])

@@ -31,10 +31,14 @@ class LanguageMemoryBank(nn.Module):
     keys: Tensor
     tags: Tensor
 
-    def __init__(self, features: int, size: int = 32768, *, scope: Literal["total", "per_language"] = "total") -> None:
+    def __init__(
+        self, features: int, size: int = 32768, *, scope: Literal["total", "per_language"] = "total"
+    ) -> None:
         super().__init__()
         if size < 1 or scope not in ("total", "per_language"):
-            raise ValueError(f"size must be at least 1 and scope 'total' or 'per_language': {size}, {scope!r}")
+            raise ValueError(
+                f"size must be at least 1 and scope 'total' or 'per_language': {size}, {scope!r}"
+            )
         self.size, self.scope = size, scope
         self.register_buffer("keys", torch.zeros(0, features))
         # Language, document and text of each key, and the number of its arrival, which tells the oldest.
@@ -46,7 +50,11 @@ class LanguageMemoryBank(nn.Module):
 
     @torch.no_grad()
     def enqueue(
-        self, keys: Tensor, language: Tensor, document: Tensor | None = None, text: Tensor | None = None
+        self,
+        keys: Tensor,
+        language: Tensor,
+        document: Tensor | None = None,
+        text: Tensor | None = None,
     ) -> None:
         """Add keys (B, features), normalised by the caller, with ids (B,); -1 where there is no document or text."""
         unknown = torch.full_like(language, -1)
@@ -55,13 +63,21 @@ class LanguageMemoryBank(nn.Module):
             arrival += self.tags[:, -1].max() + 1
         columns = [unknown if tag is None else tag for tag in (language, document, text)]
         keys, tags = keys.to(self.keys), torch.stack([*columns, arrival], dim=1).to(self.tags)
-        queue_of_new, queue_of_old = (part[:, 0] * (self.scope == "per_language") for part in (tags, self.tags))
+        queue_of_new, queue_of_old = (
+            part[:, 0] * (self.scope == "per_language") for part in (tags, self.tags)
+        )
         for queue in queue_of_new.unique():
-            new, old = (queue_of_new == queue).nonzero()[:, 0], (queue_of_old == queue).nonzero()[:, 0]
+            new, old = (
+                (queue_of_new == queue).nonzero()[:, 0],
+                (queue_of_old == queue).nonzero()[:, 0],
+            )
             # Of a batch larger than the queue, the last rows remain, as if they had come one by one.
             new = new[-self.size :]
             oldest = old[self.tags[old, -1].argsort()][: max(0, len(old) + len(new) - self.size)]
-            self.keys[oldest], self.tags[oldest] = keys[new[: len(oldest)]], tags[new[: len(oldest)]]
+            self.keys[oldest], self.tags[oldest] = (
+                keys[new[: len(oldest)]],
+                tags[new[: len(oldest)]],
+            )
             if len(new) > len(oldest):
                 self.keys = torch.cat([self.keys, keys[new[len(oldest) :]]])
                 self.tags = torch.cat([self.tags, tags[new[len(oldest) :]]])
@@ -71,11 +87,17 @@ class LanguageMemoryBank(nn.Module):
         keys, tags = self.keys, self.tags
         if language is not None and not (wanted := torch.isin(tags[:, 0], language)).all():
             keys, tags = keys[wanted], tags[wanted]
-        return {"queue": keys} | {f"queue_{name}": tags[:, column] for column, name in enumerate(TAGS_OF_KEYS)}
+        return {"queue": keys} | {
+            f"queue_{name}": tags[:, column] for column, name in enumerate(TAGS_OF_KEYS)
+        }
 
 
-def _make_room_for_saved_keys(bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any) -> None:
+def _make_room_for_saved_keys(
+    bank: LanguageMemoryBank, state: dict[str, Any], prefix: str, *args: Any
+) -> None:
     """Make room for the keys of a saved bank: how many there are is part of the state, not of the options."""
     for name in ("keys", "tags"):
         if (saved := state.get(f"{prefix}{name}")) is not None:
-            setattr(bank, name, getattr(bank, name).new_zeros(len(saved), getattr(bank, name).shape[1]))
+            setattr(
+                bank, name, getattr(bank, name).new_zeros(len(saved), getattr(bank, name).shape[1])
+            )

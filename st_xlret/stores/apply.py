@@ -47,17 +47,25 @@ def apply_calibration(
         120
     """
     if calibration.queries_only:
-        raise ValueError("this calibration maps queries alone: there is nothing to write, the stored vectors stay")
+        raise ValueError(
+            "this calibration maps queries alone: there is nothing to write, the stored vectors stay"
+        )
     store.refuse_mapped()
-    calibration.check(dimension=store.dimension, metric=store.metric, model=store.model, name=store.name)
+    calibration.check(
+        dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
+    )
     left_out, written = Counter[str](), 0
 
     def map_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
         nonlocal written
-        vectors, is_usable, codes = store.check_rows(batch, left_out, needs_language=bool(calibration.languages))
+        vectors, is_usable, codes = store.check_rows(
+            batch, left_out, needs_language=bool(calibration.languages)
+        )
         if calibration.languages:
             for code in sorted(set(codes[is_usable].tolist()) - set(calibration.languages)):
-                left_out[f"in {code}, for which there is no map"] += int((is_usable & (codes == code)).sum())
+                left_out[f"in {code}, for which there is no map"] += int(
+                    (is_usable & (codes == code)).sum()
+                )
                 is_usable &= codes != code
         mapped = np.full_like(vectors, np.nan)
         parts = [np.flatnonzero(is_usable)]
@@ -73,7 +81,9 @@ def apply_calibration(
         left_out["of which the map leaves nothing to store"] += int((is_usable & ~has_vector).sum())
         written += int(has_vector.sum())
         bar.update(batch.num_rows)
-        return batch.set_column(batch.schema.get_field_index("vector"), "vector", vector_column(mapped))
+        return batch.set_column(
+            batch.schema.get_field_index("vector"), "vector", vector_column(mapped)
+        )
 
     mark = f"{calibration.fingerprint} of {store.name_in_store}"
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:

@@ -18,7 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from st_xlret.languages import LanguageIdentifier, check_languages, language_of_label, match_language
+from st_xlret.languages import (
+    LanguageIdentifier,
+    check_languages,
+    language_of_label,
+    match_language,
+)
 
 Metric = Literal["cosine", "dot", "euclidean"]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -40,10 +45,18 @@ USUAL_FIELDS: dict[str, tuple[str, ...]] = {
     "group": (),
 }
 """What is read beside a vector, and the fields that usually have it."""
-METRICS: dict[str, Metric] = {"cosine": "cosine", "dot": "dot", "ip": "dot", "euclid": "euclidean", "l2": "euclidean"}
+METRICS: dict[str, Metric] = {
+    "cosine": "cosine",
+    "dot": "dot",
+    "ip": "dot",
+    "euclid": "euclidean",
+    "l2": "euclidean",
+}
 """What the stores call the metrics, in lower case."""
 _NO_CODE = "with a language that is no code, such as"
-_SHORTEST = np.finfo(np.float32).tiny  # the square of the shortest length of which float32 has all digits
+_SHORTEST = np.finfo(
+    np.float32
+).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
 _SECRETS = re.compile(  # settings, parameters and headers; user and password of a URL; tokens of the Hub
     r"((?:(?:pass(?:phrase|w(?:or)?d)|pwd|secret|credential|\bauth(?:orization)?|api.?key|[-_]token)['\"]?\s*[=:]|"
@@ -70,7 +83,10 @@ class Fields(NamedTuple):
 
     def columns_of_payloads(self, payloads: Iterable[Any]) -> dict[str, list[str | None]]:
         """The columns beside the vectors, from the payload of each row."""
-        return {name: [payload_value(payload, *self.paths(name)) for payload in payloads] for name in USUAL_FIELDS}
+        return {
+            name: [payload_value(payload, *self.paths(name)) for payload in payloads]
+            for name in USUAL_FIELDS
+        }
 
 
 class Store(AbstractContextManager["Store"]):
@@ -80,7 +96,9 @@ class Store(AbstractContextManager["Store"]):
     name_in_store: str  # of the column, named vector, collection, table or file that has the vectors; in the mark
     dimension: int
     numbers: Any = np.float32  # the type of those that it holds
-    metric: Metric | None = None  # None where the store does not say, as for the model and what identifies its weights
+    metric: Metric | None = (
+        None  # None where the store does not say, as for the model and what identifies its weights
+    )
     model: str | None = None
     fingerprint: str | None = None
     mark: str | None = None  # by which map `apply_calibration` made the vectors, and from which
@@ -127,7 +145,12 @@ class Store(AbstractContextManager["Store"]):
         return vector_column(rows.reshape(len(vectors), self.dimension))
 
     def check_rows(
-        self, batch: pa.RecordBatch, left_out: Counter[str], *, needs_language: bool = True, drawn: Any = True
+        self,
+        batch: pa.RecordBatch,
+        left_out: Counter[str],
+        *,
+        needs_language: bool = True,
+        drawn: Any = True,
     ) -> tuple[Matrix, NDArray[np.bool_], NDArray[Any]]:
         """Vectors (n, d), whether a row has a finite one and a language, (n,), and the languages, (n,), "" for none.
 
@@ -139,7 +162,9 @@ class Store(AbstractContextManager["Store"]):
         squares = np.einsum("nd,nd->n", vectors, vectors)
         is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
         left_out["without a vector that can be mapped"] += int((~is_usable).sum())
-        labels_and_codes = [_label_and_code(label) for label in batch.column("language").to_pylist()]
+        labels_and_codes = [
+            _label_and_code(label) for label in batch.column("language").to_pylist()
+        ]
         labels, codes = np.array(labels_and_codes, object).reshape(-1, 2).T
         if not needs_language:
             return vectors, is_usable, np.where(codes == "", labels, codes)
@@ -151,7 +176,9 @@ class Store(AbstractContextManager["Store"]):
         unreadable = [label for label in labels[lacking].tolist() if label]
         left_out["without a language"] += len(lacking) - len(unreadable)
         if unreadable:
-            reason = next((why for why in left_out if _NO_CODE in why), f"{_NO_CODE} {unreadable[0][:40]!r}")
+            reason = next(
+                (why for why in left_out if _NO_CODE in why), f"{_NO_CODE} {unreadable[0][:40]!r}"
+            )
             left_out[reason] += len(unreadable)
         return vectors, is_usable & (codes != ""), codes
 
@@ -187,11 +214,25 @@ class Store(AbstractContextManager["Store"]):
                     before = lots_and_vectors.get(code, (lots[:0], vectors[:0]))
                     merged = np.concatenate([before[0], lots[chosen]])
                     lowest = np.argsort(merged)[:per_language]
-                    lots_and_vectors[code] = merged[lowest], np.concatenate([before[1], vectors[chosen]])[lowest]
+                    lots_and_vectors[code] = (
+                        merged[lowest],
+                        np.concatenate([before[1], vectors[chosen]])[lowest],
+                    )
         missing = (wanted or frozenset()) - set(lots_and_vectors)
-        if missing or not known or sum(left_out[why] for why in left_out if _NO_CODE in why) > known.total():
-            there_are, lacking = ", ".join(sorted(known)[:20]) or "none", ", ".join(sorted(missing)) or "any"
-            alike = [field for field in self.present if "lang" in field.lower() or "locale" in field.lower()]
+        if (
+            missing
+            or not known
+            or sum(left_out[why] for why in left_out if _NO_CODE in why) > known.total()
+        ):
+            there_are, lacking = (
+                ", ".join(sorted(known)[:20]) or "none",
+                ", ".join(sorted(missing)) or "any",
+            )
+            alike = [
+                field
+                for field in self.present
+                if "lang" in field.lower() or "locale" in field.lower()
+            ]
             raise ValueError(
                 f"{self.name}: of {total} rows none has a vector and a language ({lacking}); there are {there_are}, "
                 f"left out are {counts_in_words(left_out) or 'no rows'}. Languages come from a field "
@@ -206,18 +247,26 @@ class Store(AbstractContextManager["Store"]):
         """Refuse vectors that `apply_calibration` has made, and name those that they were made from."""
         if self.mark is not None:
             original = self.mark.partition(" of ")[2]
-            raise ValueError(f"{self.name} is mapped already: take the vectors that these were made from, {original}")
+            raise ValueError(
+                f"{self.name} is mapped already: take the vectors that these were made from, {original}"
+            )
 
-    def refuse_taken(self, what: str, is_taken: bool, mark: str | None = None, mark_there: str | None = None) -> None:
+    def refuse_taken(
+        self, what: str, is_taken: bool, mark: str | None = None, mark_there: str | None = None
+    ) -> None:
         """Refuse a name under which there is something, unless it bears the same mark."""
         if is_taken and (mark is None or mark_there != mark):
-            raise FileExistsError(f"{self.name}: {what} is there already: nothing is overwritten, give another name")
+            raise FileExistsError(
+                f"{self.name}: {what} is there already: nothing is overwritten, give another name"
+            )
 
     def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
         """Raise an `OSError` if fewer rows are `stored` than `present`; gives how many of those `sent` are gone."""
         if stored < present:
             why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
-            raise OSError(f"{self.name} has taken {stored} of {present} vectors: {why}. Run it again for the others")
+            raise OSError(
+                f"{self.name} has taken {stored} of {present} vectors: {why}. Run it again for the others"
+            )
         return sent - present
 
     @contextmanager
@@ -259,10 +308,20 @@ def open_store(
     """
     address = os.fspath(address)
     scheme, path = address.partition(":")[0], Path(address).expanduser()
-    kind = scheme if scheme in STORES else ".parquet" if address.strip() and path.is_dir() else path.suffix
+    kind = (
+        scheme
+        if scheme in STORES
+        else ".parquet"
+        if address.strip() and path.is_dir()
+        else path.suffix
+    )
     file, problem = None if languages_file is None else os.fspath(languages_file), None
     fields = Fields(vector_field, language_field, text_field, group_field, file)
-    if kind not in STORES or kind != scheme and ("://" in address or "@" in address and not path.exists()):
+    if (
+        kind not in STORES
+        or kind != scheme
+        and ("://" in address or "@" in address and not path.exists())
+    ):
         problem = f"names no stored vectors; known are {', '.join(STORES)}"
     elif file is not None and kind not in (".npy", ".faiss"):
         problem = f"has a field of languages: --languages_file {file} is for .npy and .faiss files"
@@ -285,22 +344,37 @@ def parse_address(
     scheme, _, rest = address.partition(":")
     place, _, query = rest.partition("?")
     values, login, names = dict(parse_qsl(query)), _login_in(rest), [*required, *(optional or ())]
-    settings = "&".join(f"{name}={values[name]}" for name in values if name in names and name != "api_key")
+    settings = "&".join(
+        f"{name}={values[name]}" for name in values if name in names and name != "api_key"
+    )
     shown = f"{scheme}:{without_secrets(place.replace(login, '', 1))}?{settings}".removesuffix("?")
-    missing, unknown = [name for name in required if not values.get(name)], sorted({*values} - {*names})
+    missing, unknown = (
+        [name for name in required if not values.get(name)],
+        sorted({*values} - {*names}),
+    )
     problem = None
     if set(login[:-1]) & set("/?#@[]"):
-        shown, problem = scheme, "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead"
+        shown, problem = (
+            scheme,
+            "the user or password has one of / ? # @ [ ]: write %2F %3F %23 %40 %5B %5D instead",
+        )
     elif missing:
         problem = f"{missing[0]} is missing; write {scheme}:PLACE?{'&'.join(f'{name}=...' for name in required)}"
     elif optional is not None and unknown:
         problem = f"unknown {', '.join(unknown)}; known are {', '.join(names)}"
-    elif optional is not None and not place.startswith(("http://", "https://")) and not os.path.isdir(place):
+    elif (
+        optional is not None
+        and not place.startswith(("http://", "https://"))
+        and not os.path.isdir(place)
+    ):
         problem = "there is no such folder"  # which the client would make
     if problem:
         raise ValueError(f"{shown}: {problem}")
     passwords = [values[name] for name in values if "key" in name or "password" in name]
-    passwords += [login[:-1].partition(":")[2], *re.findall(r"password\s*=\s*'?([^\s']+)", place)]  # of libpq's form
+    passwords += [
+        login[:-1].partition(":")[2],
+        *re.findall(r"password\s*=\s*'?([^\s']+)", place),
+    ]  # of libpq's form
     secrets = {form for password in passwords if password for form in (password, unquote(password))}
     return place, values, shown, tuple(secrets)
 
@@ -316,14 +390,19 @@ def _login_in(rest: str) -> str:
 
 def without_secrets(text: str) -> str:
     """A message without the users, passwords and keys of URLs, settings and headers, and escapes of terminals."""
-    return _SECRETS.sub(lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}", _ESCAPES.sub(" ", text))
+    return _SECRETS.sub(
+        lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}",
+        _ESCAPES.sub(" ", text),
+    )
 
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:
     """The vectors of a batch, (n, d), with NaN in rows that have none."""
     column = batch.column("vector")
     width = column.type.list_size
-    numbers = column.values.slice(column.offset * width, len(column) * width).to_numpy(zero_copy_only=False)
+    numbers = column.values.slice(column.offset * width, len(column) * width).to_numpy(
+        zero_copy_only=False
+    )
     rows: Matrix = numbers.reshape(len(column), width)
     if column.null_count:
         rows = rows.copy()
@@ -339,7 +418,9 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def make_batch(ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None) -> pa.RecordBatch:
+def make_batch(
+    ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None
+) -> pa.RecordBatch:
     """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
     columns: dict[str, Any] = dict.fromkeys(USUAL_FIELDS, pa.nulls(len(vectors)))
     columns |= {"id": list(map(str, ids)), **(beside or {})}
@@ -352,22 +433,31 @@ def _string_column(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.string())
     except pa.ArrowException:
-        values = [one.decode("utf-8", "replace") if isinstance(one, bytes) else one for one in column.to_pylist()]
+        values = [
+            one.decode("utf-8", "replace") if isinstance(one, bytes) else one
+            for one in column.to_pylist()
+        ]
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
 def counts_in_words(left_out: Mapping[str, int]) -> str:
     """Counts of rows by reason, in words."""
-    return "; ".join(f"{count} row{'s' * (count > 1)} {reason}" for reason, count in left_out.items() if count)
+    return "; ".join(
+        f"{count} row{'s' * (count > 1)} {reason}" for reason, count in left_out.items() if count
+    )
 
 
-def find_field(present: Collection[str], field: str | None, usual: Sequence[str], where: str) -> str | None:
+def find_field(
+    present: Collection[str], field: str | None, usual: Sequence[str], where: str
+) -> str | None:
     """The field that was named, or the first usual one that is there; a `ValueError` lists what there is instead."""
     chosen = next((name for name in usual if name in present), None) if field is None else field
     count = 1 if chosen is None else list(present).count(chosen)
     if count != 1:
         number, fields = f"{count} fields" if count else "no field", list(present)[:20]
-        raise ValueError(f"{where} has {number} {chosen!r}; it has {', '.join(map(repr, fields)) or 'none'}")
+        raise ValueError(
+            f"{where} has {number} {chosen!r}; it has {', '.join(map(repr, fields)) or 'none'}"
+        )
     return chosen
 
 
@@ -385,7 +475,9 @@ def payload_value(payload: Any, *paths: str) -> str | None:
 def metric_of(name: str | None, where: str) -> Metric | None:
     """The metric that a store calls so; None if it calls none, and a `ValueError` for one that maps do not keep."""
     if name and name.lower() not in METRICS:
-        raise ValueError(f"{where} compares vectors by {name}; maps are for cosine, dot product and Euclidean distance")
+        raise ValueError(
+            f"{where} compares vectors by {name}; maps are for cosine, dot product and Euclidean distance"
+        )
     return METRICS[name.lower()] if name else None
 
 
@@ -393,7 +485,9 @@ def model_name_in(settings: Mapping[str, Any]) -> str | None:
     """The name of the model in a client's settings of an embedding function, or in a collection's metadata."""
     names = (settings.get(key) for key in ("model_name", "model", "name"))
     name = next((name for name in names if isinstance(name, str)), "")
-    return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None  # pages show it
+    return (
+        "".join(letter for letter in name if letter.isprintable() and letter not in "`<>") or None
+    )  # pages show it
 
 
 def first_vector_length(vectors: Iterable[Any]) -> int:

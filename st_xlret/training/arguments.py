@@ -31,27 +31,50 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
 
     batch_sampler: str | None = option(None, "Sampler of a data set. By default each loss's.")  # type: ignore[assignment]
     multi_dataset_batch_sampler: str | None = option(  # type: ignore[assignment]
-        None, "Batches of several data sets: proportional, round_robin. By default as often as each loss asks for."
+        None,
+        "Batches of several data sets: proportional, round_robin. By default as often as each loss asks for.",
     )
     precision: str = option(
-        "auto", "Number format; auto is bf16 where the device computes in it, else fp32.", [*PRECISIONS, "fp16"]
+        "auto",
+        "Number format; auto is bf16 where the device computes in it, else fp32.",
+        [*PRECISIONS, "fp16"],
     )
-    train_seq_length: int | None = option(None, "Tokens to read of a text in training. By default the saved model's.")
-    freeze_embeddings: bool = option(False, "Leave the word embeddings as they are: less memory, and faster steps.")
-    lora_rank: int | None = option(None, 'Rank of LoRA adapters to train, such as 16, at 2e-4. Needs the extra "peft".')
-    dropout: float | None = option(None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.")
-    token_dropout: float = option(0.0, "Share of tokens to drop from the inputs of a static encoder.")
-    lr_drops: list[float] = option([], "Shares of the steps after which the learning rate is a tenth of what it was.")
-    keep_trained: float = option(1.0, "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search.")
+    train_seq_length: int | None = option(
+        None, "Tokens to read of a text in training. By default the saved model's."
+    )
+    freeze_embeddings: bool = option(
+        False, "Leave the word embeddings as they are: less memory, and faster steps."
+    )
+    lora_rank: int | None = option(
+        None, 'Rank of LoRA adapters to train, such as 16, at 2e-4. Needs the extra "peft".'
+    )
+    dropout: float | None = option(
+        None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1."
+    )
+    token_dropout: float = option(
+        0.0, "Share of tokens to drop from the inputs of a static encoder."
+    )
+    lr_drops: list[float] = option(
+        [], "Shares of the steps after which the learning rate is a tenth of what it was."
+    )
+    keep_trained: float = option(
+        1.0, "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search."
+    )
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {"auto"}
+        formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {
+            "auto"
+        }
         are_shares = all(0 <= share <= 1 for share in (self.keep_trained, *self.lr_drops))
         if not are_shares or (self.keep_trained < 1 and self.lora_rank) or len(formats) > 1:
             got = f"{self.keep_trained}, {self.lr_drops} and {sorted(formats)}"
-            raise ValueError(f"keep_trained (1 with lora_rank), lr_drops: in [0, 1]; one number format: got {got}")
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+            raise ValueError(
+                f"keep_trained (1 with lora_rank), lr_drops: in [0, 1]; one number format: got {got}"
+            )
+        accelerator = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        )
         device = "cpu" if self.use_cpu or accelerator is None else accelerator.type
         precision = formats.pop() if formats else "auto"
         self.precision = precision if precision == "fp16" else resolve_precision(precision, device)

@@ -23,7 +23,9 @@ from st_xlret.training.script import ScriptArguments, last_checkpoint, make_fold
 
 logger = logging.getLogger(__name__)
 
-TextColumns: TypeAlias = Iterable[tuple[Dataset, str, str]]  # with the names of their text and language columns
+TextColumns: TypeAlias = Iterable[
+    tuple[Dataset, str, str]
+]  # with the names of their text and language columns
 
 _CHARACTERS = 10_000_000  # to train a tokenizer on, or a new head for masked words, spread evenly over the languages
 
@@ -34,13 +36,17 @@ class EncoderArguments:
 
     _argument_group_name = "encoder"
 
-    model: str | None = option(None, "Hub name or folder of a checkpoint, for example xlm-roberta-base.")
+    model: str | None = option(
+        None, "Hub name or folder of a checkpoint, for example xlm-roberta-base."
+    )
     from_scratch: str | None = option(
         None,
         "Layers x features of a Transformer: tiny 1 x 32, mini 1 x 128, small 3 x 256, base 12 x 768; static: none.",
         choices=["static", "tiny", "mini", "small", "base"],
     )
-    max_seq_length: int | None = option(None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch.")
+    max_seq_length: int | None = option(
+        None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch."
+    )
     pooling: str | None = option(
         None,
         "Sentence vector: the first token's (the papers'), mean (also from scratch), or the checkpoint's.",
@@ -49,12 +55,15 @@ class EncoderArguments:
     vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
     features: int = option(256, "From scratch: vector size of a static encoder.")
     train_head: bool = option(
-        False, "Train a head for masked words first, if the checkpoint has none, as E5; else they are left out."
+        False,
+        "Train a head for masked words first, if the checkpoint has none, as E5; else they are left out.",
     )
 
     def __post_init__(self) -> None:
         if (self.model is None) == (self.from_scratch is None):
-            raise ValueError(f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}")
+            raise ValueError(
+                f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}"
+            )
 
     def load_encoder(self, texts: TextColumns, args: ScriptArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder and its tokenizer of the texts, kept in `output_dir/tokenizer`."""
@@ -64,25 +73,41 @@ class EncoderArguments:
                 model.max_seq_length = self.max_seq_length
             for place, module in enumerate(model.children()):
                 if self.pooling in ("cls", "mean") and isinstance(module, Pooling):
-                    same: Any = {"pooling_mode": self.pooling, "include_prompt": module.include_prompt}
+                    same: Any = {
+                        "pooling_mode": self.pooling,
+                        "include_prompt": module.include_prompt,
+                    }
                     model[place] = Pooling(module.embedding_dimension, **same)
             return model
 
         def train(folder: Path) -> None:
             if not (sample := list(balanced_texts(texts, _CHARACTERS, seed=args.seed))):
-                raise ValueError(f"--from_scratch {self.from_scratch}: there are no texts to train a tokenizer on")
-            logger.info("training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample))
+                raise ValueError(
+                    f"--from_scratch {self.from_scratch}: there are no texts to train a tokenizer on"
+                )
+            logger.info(
+                "training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample)
+            )
             train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
 
         goes_on = args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(make_folder(args, "tokenizer", train, keep=goes_on))
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(
+            make_folder(args, "tokenizer", train, keep=goes_on)
+        )
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
-        sizes: dict[str, Any] = {"max_seq_length": self.max_seq_length or 64, "pooling": self.pooling or "mean"}
+        sizes: dict[str, Any] = {
+            "max_seq_length": self.max_seq_length or 64,
+            "pooling": self.pooling or "mean",
+        }
         return transformer_encoder(tokenizer, self.from_scratch, **sizes)  # type: ignore[arg-type]
 
     def masked_words_loss(
-        self, model: SentenceTransformer, texts: TextColumns, args: ScriptArguments, **loss_options: Any
+        self,
+        model: SentenceTransformer,
+        texts: TextColumns,
+        args: ScriptArguments,
+        **loss_options: Any,
     ) -> MaskedLMLoss | None:
         """The loss of masked words, its new head trained if asked to; None without a head, and for a static encoder."""
         if not isinstance(model[0], Transformer):
@@ -91,7 +116,9 @@ class EncoderArguments:
             return MaskedLMLoss(model, **loss_options)
         except NoHeadError:
             if not self.train_head:
-                logger.warning("masked words are left out: the checkpoint has no head for them, see --train_head")
+                logger.warning(
+                    "masked words are left out: the checkpoint has no head for them, see --train_head"
+                )
                 return None
         loss = MaskedLMLoss(model, fresh_head=True, **loss_options)
         if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
@@ -106,7 +133,9 @@ def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> I
     parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
     for dataset, column, language_column in sources:
         for rows, (language,) in zip(*rows_by_value(dataset, [language_column]), strict=True):
-            parts.setdefault(language, []).append((dataset, column, rows[generator.permutation(len(rows))]))
+            parts.setdefault(language, []).append(
+                (dataset, column, rows[generator.permutation(len(rows))])
+            )
     for language in sorted(parts):
         left = characters / len(parts)
         # Small sources first, whole: what they lack is filled from the larger ones.

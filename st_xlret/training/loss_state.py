@@ -43,7 +43,12 @@ class LossStateCallback(TrainerCallback):
     """
 
     def __init__(
-        self, losses: Any, *, resume_from: str | Path | None = None, options: Any = None, keep: int | None = None
+        self,
+        losses: Any,
+        *,
+        resume_from: str | Path | None = None,
+        options: Any = None,
+        keep: int | None = None,
     ) -> None:
         self.watch_losses(losses)
         self.resume_from, self.options, self.keep = resume_from, options, keep
@@ -54,7 +59,9 @@ class LossStateCallback(TrainerCallback):
         if not isinstance(losses, Mapping):
             losses = {f"{i}.{type(loss).__name__}": loss for i, loss in enumerate(losses)}
         self.all_losses: Mapping[str, Any] = losses
-        self.losses: dict[str, CrossLingualLoss] = {n: own for n, loss in losses.items() if (own := package_loss(loss))}
+        self.losses: dict[str, CrossLingualLoss] = {
+            n: own for n, loss in losses.items() if (own := package_loss(loss))
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """State of all losses, by loss and name, copied to the CPU."""
@@ -75,21 +82,33 @@ class LossStateCallback(TrainerCallback):
 
     def parameters(self) -> list[nn.Parameter]:
         """The trainable parameters of the losses; one that two losses share counts once."""
-        return list({id(p): p for loss in self.losses.values() for p in loss.owned_parameters()}.values())
+        return list(
+            {id(p): p for loss in self.losses.values() for p in loss.owned_parameters()}.values()
+        )
 
-    def on_init_end(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
+    def on_init_end(
+        self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any
+    ) -> None:
         """Refuse what cannot hold parameters of losses, before the host prepares the optimizer for it."""
-        unfit = args.fsdp or args.deepspeed_plugin is not None or (args.fp16 and args.world_size > 1)
+        unfit = (
+            args.fsdp or args.deepspeed_plugin is not None or (args.fp16 and args.world_size > 1)
+        )
         if unfit and self.parameters():
             lost = f"FSDP, DeepSpeed, and fp16 in several processes lose the parameters of the losses {[*self.losses]}"
             raise ValueError(f"{lost}: train in bf16 or fp32 with torchrun (DDP)")
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any
+    ) -> None:
         """Check what is trained; restore on resume; give all ranks the same state."""
         if kwargs.get("optimizer") is not None and not args.fsdp and args.deepspeed_plugin is None:
             self._check_optimizer(unwrap_model(kwargs["model"]), kwargs["optimizer"])
         if state.global_step:
-            self.load_state_dict(load_file(Path(self.resume_from or _checkpoint_folder(args, state)) / LOSS_STATE_FILE))
+            self.load_state_dict(
+                load_file(
+                    Path(self.resume_from or _checkpoint_folder(args, state)) / LOSS_STATE_FILE
+                )
+            )
             # The host fails to tell the batch sampler its epoch when several processes resume amid one.
             sampler = getattr(kwargs.get("train_dataloader"), "batch_sampler", None)
             while sampler is not None:
@@ -104,7 +123,12 @@ class LossStateCallback(TrainerCallback):
                 dist.broadcast(tensor.data, src=0)
 
     def _check_optimizer(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        held = {id(weight) for group in optimizer.param_groups for weight in group["params"] if weight.requires_grad}
+        held = {
+            id(weight)
+            for group in optimizer.param_groups
+            for weight in group["params"]
+            if weight.requires_grad
+        }
         modules = [module for loss in self.all_losses.values() for module in loss.modules()]
         models = [unwrap_model(module.model) for module in modules if hasattr(module, "model")]
         problem = None
@@ -113,11 +137,15 @@ class LossStateCallback(TrainerCallback):
         elif not any(id(weight) in held for weight in encoder.parameters()):
             problem = "nothing of the encoder would be trained: all in the optimizer is frozen, as by freeze_embeddings"
         elif not all(id(weight) in held for weight in self.parameters()):
-            problem = f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()"
+            problem = (
+                f"the optimizer lacks parameters of {[*self.losses]}: add loss.owned_parameters()"
+            )
         if problem:
             raise ValueError(problem)
 
-    def on_pre_optimizer_step(self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any) -> None:
+    def on_pre_optimizer_step(
+        self, args: TrainingArguments, state: TrainerState, *_: Any, **kwargs: Any
+    ) -> None:
         """Average and clip the gradients of loss-owned parameters."""
         parameters = self.parameters()
         if get_world_size() > 1:
@@ -125,11 +153,15 @@ class LossStateCallback(TrainerCallback):
         if args.max_grad_norm and args.max_grad_norm > 0:
             nn.utils.clip_grad_norm_(parameters, args.max_grad_norm)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: Any, **kwargs: Any
+    ) -> None:
         """Mark a checkpoint of a script before it is written; move aside what another program wrote under its name."""
         folder = _checkpoint_folder(args, state)
         if self.options and control.should_save and args.should_save:
-            if folder.exists() and not any((folder / mark).exists() for mark in (_UNFINISHED, LOSS_STATE_FILE)):
+            if folder.exists() and not any(
+                (folder / mark).exists() for mark in (_UNFINISHED, LOSS_STATE_FILE)
+            ):
                 moved = folder.rename(f"{folder}.{time.time_ns()}")
                 logger.warning("%s was not of this run, or not whole: it is %s now", folder, moved)
             folder.mkdir(exist_ok=True, parents=True)
@@ -144,7 +176,9 @@ class LossStateCallback(TrainerCallback):
         folder = _checkpoint_folder(args, state)
         if args.should_save and folder.is_dir():
             with atomic_file(folder / LOSS_STATE_FILE) as temporary:
-                save_file(self.state_dict(), temporary, metadata={"options": json.dumps(self.options)})
+                save_file(
+                    self.state_dict(), temporary, metadata={"options": json.dumps(self.options)}
+                )
             (folder / _UNFINISHED).unlink(missing_ok=True)
             best = Path(state.best_model_checkpoint or "").name
             for old in complete_checkpoints(folder.parent)[: -self.keep] if self.keep else ():
@@ -159,7 +193,11 @@ def _checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
 def complete_checkpoints(folder: Path) -> list[Path]:
     """The complete checkpoints of a run, oldest first: the state of the losses is their last file."""
     files = folder.glob(f"checkpoint-*/{LOSS_STATE_FILE}")
-    steps = {int(step): file.parent for file in files if (step := file.parent.name.partition("-")[2]).isdecimal()}
+    steps = {
+        int(step): file.parent
+        for file in files
+        if (step := file.parent.name.partition("-")[2]).isdecimal()
+    }
     return [steps[step] for step in sorted(steps)]
 
 

@@ -23,7 +23,13 @@ from transformers import TrainerState, set_seed
 
 from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
-from st_xlret.files import PICTURE, atomic_directory, check_output_directory, check_output_file, write_json
+from st_xlret.files import (
+    PICTURE,
+    atomic_directory,
+    check_output_directory,
+    check_output_file,
+    write_json,
+)
 from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.hub.export import Repository
 from st_xlret.options import option
@@ -37,7 +43,9 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
-_MADE = re.compile(r"(special_tokens_map|added_tokens|tokenizer(_config)?|dataset_info|state)\.json|data-.*\.arrow")
+_MADE = re.compile(
+    r"(special_tokens_map|added_tokens|tokenizer(_config)?|dataset_info|state)\.json|data-.*\.arrow"
+)
 # Beginnings of options that a resumed run may change: they do not change what is learned.
 _FREE = re.compile(
     "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
@@ -51,20 +59,34 @@ class ScriptArguments(CrossLingualTrainingArguments):
 
     _argument_group_name = "training (the host's options, and a few more)"
 
-    output_dir: str = field(metadata={"help": "Folder for the model, checkpoints, results.json and training.png."})
+    output_dir: str = field(
+        metadata={"help": "Folder for the model, checkpoints, results.json and training.png."}
+    )
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
     num_train_epochs: float | None = option(None, "Passes over the data, in place of --max_steps.")  # type: ignore[assignment]
-    per_device_train_batch_size: int = option(32, "Windows, sentences or pairs in a batch, per device.")
-    learning_rate: float = option(3e-5, "Peak learning rate. 3e-5 suits XLM-R, 3e-6 E5 and its like, 5e-4 small ones.")
-    warmup_steps: float = option(0.1, "Steps of linear warm-up; a number below 1 is a share of all steps.")
+    per_device_train_batch_size: int = option(
+        32, "Windows, sentences or pairs in a batch, per device."
+    )
+    learning_rate: float = option(
+        3e-5, "Peak learning rate. 3e-5 suits XLM-R, 3e-6 E5 and its like, 5e-4 small ones."
+    )
+    warmup_steps: float = option(
+        0.1, "Steps of linear warm-up; a number below 1 is a share of all steps."
+    )
     weight_decay: float = option(0.01, "Weight decay.")
     logging_steps: float = option(50, "Steps between two lines of losses.")
-    save_steps: float = option(500, "Steps between two checkpoints. --save_strategy no writes none.")
+    save_steps: float = option(
+        500, "Steps between two checkpoints. --save_strategy no writes none."
+    )
     save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.")
     seed: int = option(0, "Seed of everything random.")
-    resume: bool = option(False, "Go on from the last complete checkpoint, as if the run had not been stopped.")
+    resume: bool = option(
+        False, "Go on from the last complete checkpoint, as if the run had not been stopped."
+    )
     overwrite: bool = option(False, "Replace the model and the checkpoints in the output folder.")
-    license: str | None = option(None, "Licence of the model, for its card. By default the base model's.")
+    license: str | None = option(
+        None, "Licence of the model, for its card. By default the base model's."
+    )
 
     def __post_init__(self) -> None:
         check_license(self.license)
@@ -91,15 +113,33 @@ class Run:
             self._lock = FileLock(self.output / ".lock", is_singleton=True)
             self._lock.acquire(timeout=0)
         if args.resume and not args.overwrite and (self.output / "results.json").is_file():
-            print(f"the run in {self.output} is finished: there is nothing to resume; --overwrite starts it anew")
+            print(
+                f"the run in {self.output} is finished: there is nothing to resume; --overwrite starts it anew"
+            )
             sys.exit(0)
-        made = [path for name in ("checkpoint-*", "tokenizer", "negatives") for path in self.output.glob(name)]
+        made = [
+            path
+            for name in ("checkpoint-*", "tokenizer", "negatives")
+            for path in self.output.glob(name)
+        ]
         options = {name: value for group in groups for name, value in vars(group).items()}
-        read = [one for value in options.values() for one in (value if isinstance(value, list) else [value])]
+        read = [
+            one
+            for value in options.values()
+            for one in (value if isinstance(value, list) else [value])
+        ]
         paths = [Path(os.path.realpath(os.path.expanduser(str(one)))) for one in read]
-        kept = [at for at in made if not args.overwrite or any(at.resolve() in (one, *one.parents) for one in paths)]
+        kept = [
+            at
+            for at in made
+            if not args.overwrite or any(at.resolve() in (one, *one.parents) for one in paths)
+        ]
         if kept and not args.resume:
-            what = "holds what is read" if args.overwrite else "is of a run: --resume continues, --overwrite deletes it"
+            what = (
+                "holds what is read"
+                if args.overwrite
+                else "is of a run: --resume continues, --overwrite deletes it"
+            )
             raise FileExistsError(f"{kept[0]} {what}")
         check_output_directory(self.output / "model", args.overwrite or args.resume, inputs=read)
         check_output_file(self.output / "results.json", ours=r'\{\s*"command"')
@@ -107,23 +147,40 @@ class Run:
         self._push, self._token = args.push_to_hub, args.hub_token
         args.push_to_hub, args.hub_token = False, None
         options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
-        options["batch of all processes"] = options.pop("per_device_train_batch_size") * args.world_size
+        options["batch of all processes"] = (
+            options.pop("per_device_train_batch_size") * args.world_size
+        )
         self.options = json.loads(json.dumps(options, default=str))
-        self._losses: dict[str, dict[str, Any]] = json.loads(self.options.get("loss_options") or "{}")
+        self._losses: dict[str, dict[str, Any]] = json.loads(
+            self.options.get("loss_options") or "{}"
+        )
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
-        logger.info("computing in %s on %s, %d threads", args.precision, args.device, torch.get_num_threads())
+        logger.info(
+            "computing in %s on %s, %d threads",
+            args.precision,
+            args.device,
+            torch.get_num_threads(),
+        )
 
     def loss_arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The arguments of a loss: defaults, changed by `--loss_options`, whose rest `train_and_save` refuses."""
         changes = self._losses.pop(name, {})
         for key, default in defaults.items():
             if isinstance(change := changes.get(key), dict):
-                changes[key] = replace(default, **change) if is_dataclass(default) else default | change  # type: ignore[type-var]
+                changes[key] = (
+                    replace(default, **change) if is_dataclass(default) else default | change
+                )  # type: ignore[type-var]
         return {**defaults, **changes}
 
     def train_and_save(
-        self, trainer: CrossLingualTrainer, entries: dict[str, Any], *, tag: str, evaluators: Any = (), test: Any = None
+        self,
+        trainer: CrossLingualTrainer,
+        entries: dict[str, Any],
+        *,
+        tag: str,
+        evaluators: Any = (),
+        test: Any = None,
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure, save, and show how to use the model.
 
@@ -134,10 +191,17 @@ class Run:
             raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
         args, is_first, repository = self.args, trainer.is_world_process_zero(), None
         if self._push and is_first:
-            place: Any = {"token": self._token, "private": args.hub_private_repo, "revision": args.hub_revision}
+            place: Any = {
+                "token": self._token,
+                "private": args.hub_private_repo,
+                "revision": args.hub_revision,
+            }
             name = args.hub_model_id or self.output.resolve().name
             repository = Repository(name, overwrite=args.overwrite, **place)
-        model, evaluators = trainer.model, [evaluator for evaluator in evaluators if evaluator is not None]
+        model, evaluators = (
+            trainer.model,
+            [evaluator for evaluator in evaluators if evaluator is not None],
+        )
         trainer.loss_state.options, trainer.loss_state.keep = self.options, args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
         checkpoint = self._checkpoint_to_resume()
@@ -146,7 +210,9 @@ class Run:
         if not (checkpoint and restore_finished_run(trainer, checkpoint)):
             self._train_or_exit(trainer, checkpoint)
         results: dict[str, Any] = {
-            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(self._token or "\0", "***"),
+            "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).replace(
+                self._token or "\0", "***"
+            ),
             "seconds": round(time.perf_counter() - started, 1),
             "steps": trainer.state.global_step,
             "tokens": trainer.state.num_input_tokens_seen,
@@ -156,23 +222,34 @@ class Run:
         if not is_first:
             return results
         if evaluators:
-            results |= {"held_out_before": before, "held_out": (after := evaluator_scores(evaluators, model))}
+            results |= {
+                "held_out_before": before,
+                "held_out": (after := evaluator_scores(evaluators, model)),
+            }
             for score in (score for score in after if score.endswith(("accuracy", "mrr@10"))):
-                print(f"held-out {score}: {before[score]:.4f} before training, {after[score]:.4f} after")
+                print(
+                    f"held-out {score}: {before[score]:.4f} before training, {after[score]:.4f} after"
+                )
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
         self._save_and_push(trainer, results, tag, repository)
         return results
 
-    def _save_and_push(self, trainer: Any, results: dict[str, Any], tag: str, repository: Repository | None) -> None:
+    def _save_and_push(
+        self, trainer: Any, results: dict[str, Any], tag: str, repository: Repository | None
+    ) -> None:
         """Write the model, then `results.json`, which says that the run is finished, and the picture; push last."""
         uses = ("documents", "queries", "pairs", "retrieval", "dictionaries")
         sources = {use: self.options.get(use) or [] for use in uses}
         languages = sorted(results.get("languages", []))
-        set_card_data(trainer.model, license=self.args.license, data=sources, languages=languages, tags=[tag])
+        set_card_data(
+            trainer.model, license=self.args.license, data=sources, languages=languages, tags=[tag]
+        )
         trainer.model.model_card_data.model_id = repository.repo_id if repository else None
-        path = write_model(trainer.model, self.output / "model", overwrite=self.args.overwrite or self.args.resume)
+        path = write_model(
+            trainer.model, self.output / "model", overwrite=self.args.overwrite or self.args.resume
+        )
         write_json(self.output / "results.json", results)
         use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
         print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
@@ -188,7 +265,9 @@ class Run:
             return Path(self.args.resume_from_checkpoint)
         if not self.args.resume:
             if self.args.process_index == 0:
-                (self.output / "results.json").unlink(missing_ok=True)  # it says that a run is finished
+                (self.output / "results.json").unlink(
+                    missing_ok=True
+                )  # it says that a run is finished
                 for path in complete_checkpoints(self.output):
                     shutil.rmtree(path, ignore_errors=True)
             return None
@@ -201,8 +280,12 @@ class Run:
             before, now = json.loads(file.metadata()["options"]), self.options
         changed = sorted(name for name in before.keys() | now if before.get(name) != now.get(name))
         if changed:
-            listed = "\n".join(f"  {name} was {before.get(name)!r}, is {now.get(name)!r}" for name in changed)
-            sys.exit(f"{checkpoint} has other options:\n{listed}\n--resume_from_checkpoint {checkpoint} takes them")
+            listed = "\n".join(
+                f"  {name} was {before.get(name)!r}, is {now.get(name)!r}" for name in changed
+            )
+            sys.exit(
+                f"{checkpoint} has other options:\n{listed}\n--resume_from_checkpoint {checkpoint} takes them"
+            )
         return checkpoint
 
     def _train_or_exit(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
@@ -211,13 +294,19 @@ class Run:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
         except (OSError, FloatingPointError, KeyboardInterrupt) as error:
             kept = last_checkpoint(self.output)
-            advice = f"the same command with --resume continues from {kept}" if kept else "there is no checkpoint"
+            advice = (
+                f"the same command with --resume continues from {kept}"
+                if kept
+                else "there is no checkpoint"
+            )
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{advice}")
 
 
 def loss_options_field(losses: str, example: str) -> Any:
     """The field of the option `--loss_options` for the options of a script, whose losses have these names."""
-    return option("{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.")
+    return option(
+        "{}", f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all."
+    )
 
 
 def last_checkpoint(folder: Path) -> Path | None:
@@ -225,7 +314,9 @@ def last_checkpoint(folder: Path) -> Path | None:
     return next(reversed(complete_checkpoints(folder)), None)
 
 
-def make_folder(args: ScriptArguments, name: str, make: Callable[[Path], Any], *, keep: bool) -> str:
+def make_folder(
+    args: ScriptArguments, name: str, make: Callable[[Path], Any], *, keep: bool
+) -> str:
     """A folder in that of the run, which rank 0 fills by `make`; with `keep`, as an earlier run left it."""
     folder = Path(str(args.output_dir), name)
     state = PartialState()
@@ -247,8 +338,12 @@ def keep_best_checkpoint(args: ScriptArguments, metric: str | None) -> None:
     elif args.eval_strategy == "no":
         args.eval_strategy = args.save_strategy if saves else "steps"  # type: ignore[assignment]
         args.eval_steps = args.eval_steps or args.save_steps
-    in_step = args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
-    args.load_best_model_at_end = metric is not None and saves and args.eval_strategy == args.save_strategy and in_step
+    in_step = (
+        args.eval_strategy != "steps" or (args.save_steps / (args.eval_steps or 1)).is_integer()
+    )
+    args.load_best_model_at_end = (
+        metric is not None and saves and args.eval_strategy == args.save_strategy and in_step
+    )
     args.metric_for_best_model, args.greater_is_better = metric, True
 
 
@@ -264,8 +359,13 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool
     if state.global_step < (args.max_steps if args.max_steps > 0 else state.max_steps):
         return False
     best = state.best_model_checkpoint if args.load_best_model_at_end else None
-    folder, original = checkpoint.parent / Path(best or checkpoint).name, copy_trainable_weights(trainer.model)
-    trainer.model.load_state_dict(merge_adapters(SentenceTransformer(str(folder), device="cpu")).state_dict())
+    folder, original = (
+        checkpoint.parent / Path(best or checkpoint).name,
+        copy_trainable_weights(trainer.model),
+    )
+    trainer.model.load_state_dict(
+        merge_adapters(SentenceTransformer(str(folder), device="cpu")).state_dict()
+    )
     interpolate_weights(trainer.model, original, args.keep_trained)
     trainer.state = state
     return True

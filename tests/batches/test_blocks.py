@@ -30,7 +30,9 @@ def test_long_documents_are_cut_at_every_border_from_a_random_one_on() -> None:
     for seed in range(200):
         document, begin, length = cut_into_blocks(lengths, 4, np.random.default_rng(seed))
         for i, whole in enumerate(lengths.tolist()):
-            blocks = list(zip(begin[document == i].tolist(), length[document == i].tolist(), strict=True))
+            blocks = list(
+                zip(begin[document == i].tolist(), length[document == i].tolist(), strict=True)
+            )
             offset = blocks[0][1] % 4 if whole > 4 else 0
             assert blocks == cut_naively(whole, 4, offset)
             offsets[i].add(offset)
@@ -55,27 +57,45 @@ def test_a_pass_has_every_sentence_once_but_the_rest_of_a_batch() -> None:
     # Batches are filled to 12 sentences: 8 documents of 4 are two and a rest; in one language an epoch is a pass.
     assert {len(batch) for batch in epochs({"en": [2] * 40, "fr": [4] * 40})} == {12}
     passes = np.array(epochs({"en": [4] * 8})).reshape(10, 24)
-    assert all(len(set(each)) == 24 for each in passes.tolist()) and set(passes.flatten()) == set(range(32))
+    assert all(len(set(each)) == 24 for each in passes.tolist()) and set(passes.flatten()) == set(
+        range(32)
+    )
 
 
 def test_small_languages_come_again_by_smoothing() -> None:
     lengths = {"en": [4] * 90, "fr": [4] * 9}
-    shares = [np.mean([batch[0] >= 360 for batch in epochs(lengths, 40, language_smoothing=s)]) for s in (0.0, 1.0)]
+    shares = [
+        np.mean([batch[0] >= 360 for batch in epochs(lengths, 40, language_smoothing=s)])
+        for s in (0.0, 1.0)
+    ]
     assert 0.4 < shares[0] < 0.6 and 0.05 < shares[1] < 0.14
 
 
 def test_rows_come_in_a_random_order() -> None:
     # The order is what CROP and ICT are drawn by: two passes over the same documents must differ.
     batches = epochs({"en": [4, 4]}, 20)
-    assert {tuple(sorted(batch)) for batch in batches} == {tuple(range(8))} and len(set(map(tuple, batches))) == 20
+    assert {tuple(sorted(batch)) for batch in batches} == {tuple(range(8))} and len(
+        set(map(tuple, batches))
+    ) == 20
 
 
 def test_single_sentences_and_those_without_text_are_left_out() -> None:
     rows = documents_of({"en": [5, 2, 3, 1]}).to_list()
     for empty in (1, 5):
         rows[empty]["sentence"] = ""
-    assert sorted(next(iter(Blocks(block_size=4)(Dataset.from_list(rows), 3)))) == [0, 2, 3, 4, 7, 8, 9]
-    for chosen, options, named in (([11], {}, "two sentences"), ([0, 1, 2], {"block_size": 1}, "block_size=1")):
+    assert sorted(next(iter(Blocks(block_size=4)(Dataset.from_list(rows), 3)))) == [
+        0,
+        2,
+        3,
+        4,
+        7,
+        8,
+        9,
+    ]
+    for chosen, options, named in (
+        ([11], {}, "two sentences"),
+        ([0, 1, 2], {"block_size": 1}, "block_size=1"),
+    ):
         with pytest.raises(ValueError, match=named):
             Blocks(**options)(documents_of(LENGTHS).select(chosen), 2)
 

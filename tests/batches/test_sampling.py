@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from datasets import Dataset, Value, concatenate_datasets
 
-from st_xlret.batches import Blocks, LengthGroupedBatches, Rows, Windows, pairs_and_others, smoothed_probabilities
-from st_xlret.batches.sampling import LanguageBatchSampler, LengthGroupedBatchSampler, WindowBatchSampler
+from st_xlret.batches import (
+    Blocks,
+    LengthGroupedBatches,
+    Rows,
+    Windows,
+    pairs_and_others,
+    smoothed_probabilities,
+)
+from st_xlret.batches.sampling import (
+    LanguageBatchSampler,
+    LengthGroupedBatchSampler,
+    WindowBatchSampler,
+)
 from tests import tiny
 from tests.tiny import documents_of, epochs
 
@@ -17,14 +28,22 @@ LENGTHS = {"en": [8, 3, 1, 12, 2], "fr": [5, 1, 4], "sw": [2, 3]}
 
 @pytest.mark.parametrize("language_mixing", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("language_smoothing", [0.0, 0.5, 1.0])
-def test_languages_come_in_smoothed_proportions(language_smoothing: float, language_mixing: float) -> None:
+def test_languages_come_in_smoothed_proportions(
+    language_smoothing: float, language_mixing: float
+) -> None:
     powers = [size**language_smoothing for size in (80, 20, 5)]
     expected = [power / sum(powers) for power in powers]
-    np.testing.assert_allclose(smoothed_probabilities(np.array([80, 20, 5]), language_smoothing), expected)
-    sampler = Rows(language_smoothing, language_mixing)(documents_of({"en": [80], "fr": [20], "sw": [5]}), 4)
+    np.testing.assert_allclose(
+        smoothed_probabilities(np.array([80, 20, 5]), language_smoothing), expected
+    )
+    sampler = Rows(language_smoothing, language_mixing)(
+        documents_of({"en": [80], "fr": [20], "sw": [5]}), 4
+    )
     drawn = np.digitize(epochs(sampler, 120), [80, 100])
     assert drawn.shape == (120 * len(sampler), 4) == (120 * 26, 4)
-    np.testing.assert_allclose(np.bincount(drawn.flatten(), minlength=3) / drawn.size, expected, atol=0.03)
+    np.testing.assert_allclose(
+        np.bincount(drawn.flatten(), minlength=3) / drawn.size, expected, atol=0.03
+    )
     # Two rows of a batch are of its language, or independent of each other.
     of_the_batch = (1 - language_mixing) ** 2
     alike = of_the_batch + (1 - of_the_batch) * np.square(expected).sum()
@@ -32,7 +51,9 @@ def test_languages_come_in_smoothed_proportions(language_smoothing: float, langu
 
 
 def test_every_row_comes_once_before_any_comes_again() -> None:
-    ((first, again),) = [np.split(np.array(batch), 2) for batch in Rows()(documents_of({"en": [10]}), 20)]
+    ((first, again),) = [
+        np.split(np.array(batch), 2) for batch in Rows()(documents_of({"en": [10]}), 20)
+    ]
     assert sorted(first) == sorted(again) == list(range(10)) and first.tolist() != again.tolist()
     (rows,) = Rows()(documents_of({"en": [3]}), 8)
     assert sorted(Counter(rows).values()) == [2, 3, 3]
@@ -40,10 +61,19 @@ def test_every_row_comes_once_before_any_comes_again() -> None:
 
 def test_rows_of_several_files_are_grouped_by_all_their_languages() -> None:
     codes = [("fr", "en"), ("fr", "sw"), ("sw", "fr"), ("fr", "en"), ("sw", "en")]
-    columns = dict(zip(("source_language", "target_language"), map(list, zip(*codes, strict=True)), strict=True))
-    dataset = concatenate_datasets([Dataset.from_dict(columns).select(part) for part in ([0, 1], [2, 3, 4])])
+    columns = dict(
+        zip(
+            ("source_language", "target_language"), map(list, zip(*codes, strict=True)), strict=True
+        )
+    )
+    dataset = concatenate_datasets(
+        [Dataset.from_dict(columns).select(part) for part in ([0, 1], [2, 3, 4])]
+    )
     assert sorted(group.tolist() for group in Rows()(dataset, 1).groups) == [[0, 3], [1], [2], [4]]
-    assert sorted(group.tolist() for group in Rows()(dataset.select([3, 1, 0]), 1).groups) == [[0, 2], [1]]
+    assert sorted(group.tolist() for group in Rows()(dataset.select([3, 1, 0]), 1).groups) == [
+        [0, 2],
+        [1],
+    ]
     one = dataset.remove_columns("source_language")
     assert sorted(group.tolist() for group in Rows()(one, 1).groups) == [[0, 3, 4], [1], [2]]
 
@@ -58,21 +88,34 @@ def test_few_rows_many_and_none() -> None:
 def test_every_pair_has_another_sentence_beside_it() -> None:
     pairs, texts = tiny.pairs(12), tiny.texts(5)
     table = pairs_and_others(pairs.select(range(11)), texts, seed=1)
-    assert table.column_names == ["source", "target", "source_language", "target_language", "other", "other_language"]
+    assert table.column_names == [
+        "source",
+        "target",
+        "source_language",
+        "target_language",
+        "other",
+        "other_language",
+    ]
     assert table["source"][:] == pairs["source"][:11]
     beside = list(zip(table["other"][:], table["other_language"][:], strict=True))
     known = list(zip(texts["sentence"][:], texts["language"][:], strict=True))
-    assert sorted(beside[:5]) == sorted(beside[5:10]) == sorted(known) and beside[:5] != beside[5:10]
+    assert (
+        sorted(beside[:5]) == sorted(beside[5:10]) == sorted(known) and beside[:5] != beside[5:10]
+    )
     assert pairs_and_others(pairs, texts, seed=2)["other"][:5] != table["other"][:5]
     assert pairs_and_others(pairs, None).column_names[-1] == "target_language"
 
 
 @pytest.mark.parametrize("window_size", [1, 2, 5, 100])
 @pytest.mark.parametrize("language_mixing", [0.0, 1.0])
-def test_windows_stay_inside_their_document_and_size(window_size: int, language_mixing: float) -> None:
+def test_windows_stay_inside_their_document_and_size(
+    window_size: int, language_mixing: float
+) -> None:
     dataset = documents_of(LENGTHS)
     document = np.array(dataset["document"])
-    for batch in epochs(Windows(window_size=window_size, language_mixing=language_mixing)(dataset, 6), 20):
+    for batch in epochs(
+        Windows(window_size=window_size, language_mixing=language_mixing)(dataset, 6), 20
+    ):
         centres, contexts = np.reshape(batch, (2, -1))
         assert len(centres) == 6 and (document[centres] == document[contexts]).all()
         assert (centres != contexts).all() and (np.abs(centres - contexts) <= window_size).all()
@@ -92,7 +135,9 @@ def test_contexts_are_drawn_evenly_from_the_window() -> None:
 
 
 def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
-    centres = [row for batch in Windows()(documents_of({"en": [4, 4, 1, 4]}), 4) for row in batch[:4]]
+    centres = [
+        row for batch in Windows()(documents_of({"en": [4, 4, 1, 4]}), 4) for row in batch[:4]
+    ]
     assert sorted(centres) == [*range(8), *range(9, 13)]
 
 
@@ -101,9 +146,21 @@ def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
     [
         (documents_of({"en": [1, 1], "fr": [1]}), {}, "Windows"),
         (documents_of(LENGTHS), {"window_size": 0}, "Windows"),
-        (documents_of(LENGTHS).remove_columns("position").select([0, 9, 1, 10]), {}, "contiguous.*add_column"),
-        (documents_of(LENGTHS).select([0, 1, 2, 0, 1, 2]), {}, "'position'"),  # two documents with one id
-        (Dataset.from_dict({"document": [1, 1], "position": [0, None]}), {}, "rows without 'position'"),
+        (
+            documents_of(LENGTHS).remove_columns("position").select([0, 9, 1, 10]),
+            {},
+            "contiguous.*add_column",
+        ),
+        (
+            documents_of(LENGTHS).select([0, 1, 2, 0, 1, 2]),
+            {},
+            "'position'",
+        ),  # two documents with one id
+        (
+            Dataset.from_dict({"document": [1, 1], "position": [0, None]}),
+            {},
+            "rows without 'position'",
+        ),
         (Dataset.from_dict({"document": [None, 1, 1]}), {}, "rows without 'document'"),
     ],
 )
@@ -116,11 +173,17 @@ def test_the_option_makes_the_sampler() -> None:
     batches = Windows(window_size=2, language_smoothing=0.3, language_mixing=0.1)
     host = {"drop_last": False, "valid_label_columns": ["label"], "generator": None, "seed": 5}
     windows = batches(documents_of(LENGTHS), batch_size=4, **host)
-    assert isinstance(windows, WindowBatchSampler) and windows.options == batches and windows.seed == 5
+    assert (
+        isinstance(windows, WindowBatchSampler) and windows.options == batches and windows.seed == 5
+    )
     for of_documents in (Windows(), Blocks()):  # and rows that are windows or blocks already
-        sampler = of_documents(documents_of(LENGTHS).remove_columns("document"), batch_size=4, **host)
+        sampler = of_documents(
+            documents_of(LENGTHS).remove_columns("document"), batch_size=4, **host
+        )
         assert type(sampler) is LanguageBatchSampler
-        assert {len(set(np.digitize(batch, [26, 36]))) for batch in sampler} == {1}, "of one language"
+        assert {len(set(np.digitize(batch, [26, 36]))) for batch in sampler} == {1}, (
+            "of one language"
+        )
     assert len(next(iter(batches(documents_of(LENGTHS).remove_columns("language"), 2)))) == 4
 
 
@@ -129,7 +192,9 @@ def test_documents_of_sorted_rows_are_put_in_order_by_their_positions(by: str) -
     """`.sort("document")` leaves the order within documents, whose ids may be names, at random."""
     rows = documents_of({"en": [40] * 30}).cast_column("document", Value("string")).sort(by)
     document, position = np.array(rows["document"]), np.array(rows["position"])
-    for centres, contexts in (np.reshape(batch, (2, -1)) for batch in Windows(window_size=2)(rows, 16)):
+    for centres, contexts in (
+        np.reshape(batch, (2, -1)) for batch in Windows(window_size=2)(rows, 16)
+    ):
         assert (document[centres] == document[contexts]).all()
         assert (abs(position[centres] - position[contexts]) <= 2).all()
     for batch in Blocks(block_size=4)(rows, 3):
@@ -139,10 +204,16 @@ def test_documents_of_sorted_rows_are_put_in_order_by_their_positions(by: str) -
 
 
 @pytest.mark.parametrize("batches", [Rows(), Windows(), Blocks()])
-@pytest.mark.parametrize(("language", "said"), [(None, "None"), ("english", "'english'"), (0, "0"), ("", "''")])
+@pytest.mark.parametrize(
+    ("language", "said"), [(None, "None"), ("english", "'english'"), (0, "0"), ("", "''")]
+)
 def test_what_is_no_language_is_named(batches: Rows, language: Any, said: str) -> None:
     rows = documents_of(LENGTHS).remove_columns("language")
-    codes = [language] * len(rows) if language == 0 else ["en", "en", language, *["fr"] * (len(rows) - 3)]
+    codes = (
+        [language] * len(rows)
+        if language == 0
+        else ["en", "en", language, *["fr"] * (len(rows) - 3)]
+    )
     with pytest.raises(ValueError, match=f"'language', row {0 if language == 0 else 2}: .* {said}"):
         batches(rows.add_column("language", codes), 2)
 
@@ -153,18 +224,27 @@ def test_batches_of_about_one_length(drop_last: bool) -> None:
     sampler = LengthGroupedBatchSampler(tiny.texts(1003), 8, drop_last, lengths=lengths)
     batches = list(sampler)
     rows = [row for batch in batches for row in batch]
-    assert len(batches) == len(sampler) and len(set(rows)) == len(rows) == (1000 if drop_last else 1003)
+    assert len(batches) == len(sampler) and len(set(rows)) == len(rows) == (
+        1000 if drop_last else 1003
+    )
     longest = [max(lengths[row] for row in batch) for batch in batches]
     assert 8 * sum(longest) < 1.1 * sum(lengths), "little padding"
     assert abs(np.corrcoef(longest, np.arange(len(longest)))[0, 1]) < 0.3, "an epoch is mixed"
 
 
 def test_the_longest_text_of_a_row_counts_and_a_batch_counts_texts() -> None:
-    texts = {"query": ["a", "a b c"] * 20, "positive": ["a b", "a"] * 20, "label": [0, 1] * 20, "language": ["en"] * 40}
+    texts = {
+        "query": ["a", "a b c"] * 20,
+        "positive": ["a b", "a"] * 20,
+        "label": [0, 1] * 20,
+        "language": ["en"] * 40,
+    }
 
     def split(texts: list[str]) -> dict[str, list[list[str]]]:
         return {"input_ids": [text.split() for text in texts]}
 
     for texts_per_batch, size in ((True, 6), (False, 12)):
-        sampler = LengthGroupedBatches(split, texts_per_batch=texts_per_batch)(Dataset.from_dict(texts), 12)
+        sampler = LengthGroupedBatches(split, texts_per_batch=texts_per_batch)(
+            Dataset.from_dict(texts), 12
+        )
         assert sampler.batch_size == size and sampler.lengths.tolist() == [2, 3] * 20

@@ -8,7 +8,9 @@ from st_xlret import VectorCalibration
 CODES = ("de", "en", "fr", "sw")
 
 
-def clouds(seed: int = 0, *, texts: int = 80, dimension: int = 12, offset: float = 2.0) -> dict[str, NDArray]:
+def clouds(
+    seed: int = 0, *, texts: int = 80, dimension: int = 12, offset: float = 2.0
+) -> dict[str, NDArray]:
     """Topics that all languages share, moved and spread by language; float64."""
     generator = np.random.default_rng(seed)
     topics = generator.normal(size=(texts, dimension))
@@ -27,5 +29,7 @@ def mean_of(rows: dict[str, NDArray]) -> NDArray:
 
 def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = "") -> NDArray:
     """Mapped rows in float64, not scaled to unit length."""
-    weight, bias = calibration.dense(role, calibration.languages.index(code) if calibration.languages else 0)  # type: ignore[arg-type]
+    weight, bias = calibration.dense(
+        role, calibration.languages.index(code) if calibration.languages else 0
+    )  # type: ignore[arg-type]
     return rows @ weight.T + bias

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from st_xlret.calibration import choose
+from st_xlret.calibration import plots
 from st_xlret.calibration.bias import AS_IT_IS, BiasFigures, LanguageBias
-from st_xlret.calibration.choose import STRENGTHS, Comparison, best_strength, fit_and_compare
+from st_xlret.calibration.choose import fit_and_compare
+from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
 
 RAW: dict[str, Any] = {"normalize": False, "texts": 60}
 
@@ -40,8 +41,12 @@ def comparison(chosen: str, as_it_is: float | BiasFigures = 0.7, **rows: BiasFig
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
-def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(queries_only: bool) -> None:
-    fitted, compared = fit_and_compare(translated(), strength="auto", queries_only=queries_only, **RAW)
+def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(
+    queries_only: bool,
+) -> None:
+    fitted, compared = fit_and_compare(
+        translated(), strength="auto", queries_only=queries_only, **RAW
+    )
     assert fitted.queries_only == compared.after.queries_only == queries_only
     for only in (True, False):
         rows = compared.strengths[only]
@@ -51,7 +56,9 @@ def test_both_ways_are_measured_at_every_strength_and_auto_takes_the_best(querie
     best = best_strength(compared.strengths[queries_only])
     assert fitted.strength == best > 0 and compared.after == compared.strengths[queries_only][best]
     assert f"{best:g}" in compared.chosen and "(used)" in compared.calibrations_table()
-    assert len(compared.strengths_table().splitlines()) > 6 and str(compared).count("Recommended") == 1
+    assert (
+        len(compared.strengths_table().splitlines()) > 6 and str(compared).count("Recommended") == 1
+    )
     assert compared.as_json()["after"]["documents"]["chance"] == pytest.approx(59 / 179)
 
 
@@ -65,7 +72,10 @@ def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
     ("how", "others"),
     [
         ({}, ["shift", "lsar, queries only", "shift, queries only", "lsar"]),
-        ({"steps": ["shift", "scale"]}, ["lsar", "lsar, queries only", "shift", "shift, queries only", "shift coral"]),
+        (
+            {"steps": ["shift", "scale"]},
+            ["lsar", "lsar, queries only", "shift", "shift, queries only", "shift coral"],
+        ),
         ({"keep_mean": 1, "strength": 0.35}, ["lsar", "lsar, strength 0.35, keep_mean 1"]),
         ({"questions": translated(70)}, ["lsar", "lsar, queries apart", "shift, queries apart"]),
     ],
@@ -79,15 +89,25 @@ def test_what_it_is_compared_with(how: dict, others: list[str]) -> None:
 @pytest.mark.parametrize(
     ("share", "after", "recommended", "little"),
     [
-        (0.35, 0.27, AS_IT_IS, True),  # 0.90 against 0.88; with the documents, it would be 0.60 against 0.88
+        (
+            0.35,
+            0.27,
+            AS_IT_IS,
+            True,
+        ),  # 0.90 against 0.88; with the documents, it would be 0.60 against 0.88
         (0.55, 0.50, AS_IT_IS, False),  # 0.70 against 0.67, and 2.2 times chance
         (0.55, 0.27, "only", False),
     ],
 )
-def test_queries_alone_are_compared_by_searches(share: float, after: float, recommended: str, little: bool) -> None:
+def test_queries_alone_are_compared_by_searches(
+    share: float, after: float, recommended: str, little: bool
+) -> None:
     raw = figures(share, 0.95)
     compared = comparison("only", raw, only=figures(after, 0.95, 0.8, queries_only=True))
-    assert compared.recommended == recommended and f"{raw.score(True):.3f} |" in compared.calibrations_table()
+    assert (
+        compared.recommended == recommended
+        and f"{raw.score(True):.3f} |" in compared.calibrations_table()
+    )
     assert ("little" in compared.verdict()) == little
 
 
@@ -104,18 +124,29 @@ def test_what_changes_another_side_or_needs_the_language_is_no_alternative() -> 
     assert comparison("shift", **near).recommended == "shift"
 
 
-@pytest.mark.parametrize(("recalls", "words"), [((0.5, 0.7, 0.6), "strength 0.4"), ((0.7, 0.6, 0.5), "as they are")])
+@pytest.mark.parametrize(
+    ("recalls", "words"), [((0.5, 0.7, 0.6), "strength 0.4"), ((0.7, 0.6, 0.5), "as they are")]
+)
 def test_labels_decide_where_there_are_labels(recalls: tuple, words: str) -> None:
     judged = dict(zip((0.0, 0.4, 1.0), recalls, strict=True))
     verdict = replace(comparison("lsar", lsar=figures(0.25, 0.25)), judged=judged).verdict()
-    assert words in verdict.splitlines()[0] and "score" not in verdict and "The strength 1, which was used" in verdict
+    assert (
+        words in verdict.splitlines()[0]
+        and "score" not in verdict
+        and "The strength 1, which was used" in verdict
+    )
 
 
 def test_a_better_strength_of_the_chosen_one_is_recommended() -> None:
     better = figures(0.3, 0.3)
-    compared = replace(comparison("lsar", 0.4, lsar=figures(0.42, 0.42)), strengths={False: {0.6: better}})
+    compared = replace(
+        comparison("lsar", 0.4, lsar=figures(0.42, 0.42)), strengths={False: {0.6: better}}
+    )
     assert compared.recommended == "lsar" and f"score, {better.score():.3f}" in compared.verdict()
-    assert "Recommended: the strength 0.6" in compared.verdict() and "lsar, which was used, has" in compared.verdict()
+    assert (
+        "Recommended: the strength 0.6" in compared.verdict()
+        and "lsar, which was used, has" in compared.verdict()
+    )
 
 
 def test_an_overshoot_is_flagged() -> None:
@@ -129,16 +160,22 @@ def test_a_rotation_is_fitted_once_at_a_strength_that_is_given() -> None:
     rows = translated()
     pairs = {code: (rows[code], rows["en"]) for code in ("de", "fr")}
     fitted, compared = fit_and_compare(rows, steps=["rotate"], pairs=pairs, strength=0.5, **RAW)
-    assert fitted.strength == 0.5 and not compared.strengths[False] and "rotate, strength 0.5" in compared.figures
+    assert (
+        fitted.strength == 0.5
+        and not compared.strengths[False]
+        and "rotate, strength 0.5" in compared.figures
+    )
     with pytest.raises(ValueError, match="'rotate'.*'auto'"):
         fit_and_compare(rows, steps=["rotate"], strength="auto", **RAW)
 
 
 def test_a_point_for_each_strength(tmp_path, monkeypatch) -> None:
     figure = pytest.importorskip("matplotlib.figure").Figure()
-    monkeypatch.setattr(choose, "new_figure", lambda *_: figure)
+    monkeypatch.setattr(plots, "new_figure", lambda *_: figure)
     row = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
-    choose._plot_strengths([row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png")
+    plots.plot_strengths(
+        [row, {**row, "strength": 1.0, "neighbours_kept": 0.5}], tmp_path / "strength.png"
+    )
     (axis,) = figure.axes
     assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
     assert [text.get_text() for text in axis.texts] == ["0", "1"]

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
-from st_xlret.calibration.calibration import strict_unit_rows
+from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, clouds
 
 LANGUAGES = np.tile(CODES, 40)
@@ -29,7 +29,11 @@ def fit(rows: Any = slice(None), **how: Any) -> VectorCalibration:
 @pytest.fixture
 def qrels(tmp_path: Path) -> Path:
     """A query has an answer in each language."""
-    rows = [(query, query // 4 * 4 + other, int(query % 7 > 0)) for query in range(160) for other in range(4)]
+    rows = [
+        (query, query // 4 * 4 + other, int(query % 7 > 0))
+        for query in range(160)
+        for other in range(4)
+    ]
     lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
     (tmp_path / "qrels.tsv").write_text("\n".join(lines))
     return tmp_path / "qrels.tsv"
@@ -37,20 +41,29 @@ def qrels(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("queries_only", [False, True])
 @pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
-def test_recall_is_that_of_a_search_of_everything_at_once(qrels: Path, queries_only: bool, steps: tuple) -> None:
+def test_recall_is_that_of_a_search_of_everything_at_once(
+    qrels: Path, queries_only: bool, steps: tuple
+) -> None:
     fitted = fit(steps=steps, queries_only=queries_only)
     maps = {strength: fitted.at(strength) for strength in (0.0, 0.6, 1.0)}
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
     judged = [query for query in range(160) if query % 7]
     for strength, calibration in maps.items():
         pool = strict_unit_rows(calibration.transform(DOCUMENTS, "document", LANGUAGES))
-        nearest = np.argsort(-calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T, axis=1)[:, :10]
+        nearest = np.argsort(-calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T, axis=1)[
+            :, :10
+        ]
         for half in (0, 1):
             rows: dict[str, list[list[float]]] = {code: [] for code in CODES}
             for query in judged[half::2]:
                 answers = query // 4 * 4 + np.arange(4)
-                is_there, is_own = np.isin(answers, nearest[query]), LANGUAGES[answers] == LANGUAGES[query]
-                rows[LANGUAGES[query]].append([is_there.mean(), is_there[is_own].mean(), is_there[~is_own].mean()])
+                is_there, is_own = (
+                    np.isin(answers, nearest[query]),
+                    LANGUAGES[answers] == LANGUAGES[query],
+                )
+                rows[LANGUAGES[query]].append(
+                    [is_there.mean(), is_there[is_own].mean(), is_there[~is_own].mean()]
+                )
             means = [np.mean(part, axis=0) for part in rows.values()]
             np.testing.assert_allclose(recall[strength][half], np.mean(means, axis=0))
     assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
@@ -71,5 +84,7 @@ def test_judgements_of_what_is_not_there_are_named(qrels: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"qrels.tsv.*{message}"):
             recall(content, calibration)
-    with pytest.warns(UserWarning, match="qrels.tsv: 1 judged documents are not among the rows.*'210'"):
+    with pytest.warns(
+        UserWarning, match="qrels.tsv: 1 judged documents are not among the rows.*'210'"
+    ):
         assert recall(f"{whole}\n1\t210\t1") == recall(whole)

@@ -13,7 +13,13 @@ from sentence_transformers.base.modules import Dense, Normalize, Router
 from sentence_transformers.sentence_transformer.modules import BoW
 
 import st_xlret
-from st_xlret.calibration import Comparison, embed_pairs, fit_calibration, sample_questions, sample_texts
+from st_xlret.calibration import (
+    Comparison,
+    embed_pairs,
+    fit_calibration,
+    sample_questions,
+    sample_texts,
+)
 from st_xlret.calibration.bias import AS_IT_IS
 from st_xlret.calibration.model import embed_by_language, weak_language_phrases
 from st_xlret.data import DataError
@@ -55,12 +61,18 @@ def test_one_call_gives_a_model_that_needs_no_language(
     rows = {code: model.encode_document(texts) for code, texts in TEXTS.items()}
     layer = fit_calibration(rows, keep_mean=0.4 if queries_only else 0.05)
     for texts, vectors in zip(TEXTS.values(), rows.values(), strict=True):
-        queries, documents = (layer.transform(each).numpy() for each in (model.encode_query(texts), vectors))
+        queries, documents = (
+            layer.transform(each).numpy() for each in (model.encode_query(texts), vectors)
+        )
         np.testing.assert_allclose(loaded.encode_query(texts), queries, atol=1e-5)
-        np.testing.assert_allclose(loaded.encode_document(texts), vectors if queries_only else documents, atol=1e-5)
+        np.testing.assert_allclose(
+            loaded.encode_document(texts), vectors if queries_only else documents, atol=1e-5
+        )
 
 
-def test_phrases_of_weak_languages_and_a_few_questions_join_the_fit_by_default(model: SentenceTransformer) -> None:
+def test_phrases_of_weak_languages_and_a_few_questions_join_the_fit_by_default(
+    model: SentenceTransformer,
+) -> None:
     phrases = [text for part in weak_language_phrases().values() for text in part]
     assert len(phrases) == 105 and all(text.endswith("?") for text in phrases)
     questions = {"sw": [f"paka {word}?" for word in ("a", "b", "c", "d", "e")], "xh": ["inja?"]}
@@ -79,19 +91,28 @@ def test_prompts_are_used_and_kept_and_the_card_has_the_bias() -> None:
     calibrated, comparison = calibrate(model)
     assert (calibrated.prompts["query"], calibrated.prompts["document"]) == ("ask ", "tell ")
     assert apart(calibrated) < 1e-5
-    shares = [100 * each.search.same_language_share for each in (comparison.before, comparison.after)]
-    assert f"{shares[0]:.1f} % before, {shares[1]:.1f} % after" in calibrated.model_card_data.sections["Calibration"]
+    shares = [
+        100 * each.search.same_language_share for each in (comparison.before, comparison.after)
+    ]
+    assert (
+        f"{shares[0]:.1f} % before, {shares[1]:.1f} % after"
+        in calibrated.model_card_data.sections["Calibration"]
+    )
 
 
 def with_modules(model: SentenceTransformer, *modules: torch.nn.Module) -> SentenceTransformer:
-    return SentenceTransformer(modules=[*model.children(), *modules], prompts=dict(model.prompts), device="cpu")  # type: ignore[arg-type]
+    return SentenceTransformer(
+        modules=[*model.children(), *modules], prompts=dict(model.prompts), device="cpu"
+    )  # type: ignore[arg-type]
 
 
 def test_models_that_end_with_other_modules(model: SentenceTransformer) -> None:
     assert apart(calibrate(with_modules(model, Dense(8, 6)))[0]) < 1e-5
     scaled = calibrate(with_modules(model, Normalize()))[0].encode_query(TEXTS["fr"])
     np.testing.assert_allclose(np.linalg.norm(scaled, axis=1), 1, atol=1e-5)
-    routed = with_modules(model, Router({"query": [Dense(8, 8)], "document": [Dense(8, 8)]}, default_route="document"))
+    routed = with_modules(
+        model, Router({"query": [Dense(8, 8)], "document": [Dense(8, 8)]}, default_route="document")
+    )
     with pytest.raises(ValueError, match="lsar"):
         calibrate(routed, steps=["shift"])
     calibrated, _ = calibrate(routed, queries=TEXTS)
@@ -99,9 +120,13 @@ def test_models_that_end_with_other_modules(model: SentenceTransformer) -> None:
 
 
 def test_texts_and_pairs_are_embedded_by_language_at_full_width() -> None:
-    model = SentenceTransformer(modules=[BoW(vocab=["cat", "dog", "chat", "chien", "hund"])], device="cpu")
+    model = SentenceTransformer(
+        modules=[BoW(vocab=["cat", "dog", "chat", "chien", "hund"])], device="cpu"
+    )
     model.truncate_dim = 2
-    rows = embed_by_language(model, {"fr": ["chat", "chien"], "en": ["cat", "dog"]}, role="query", prompt="hund ")
+    rows = embed_by_language(
+        model, {"fr": ["chat", "chien"], "en": ["cat", "dog"]}, role="query", prompt="hund "
+    )
     assert list(rows) == ["fr", "en"] and model.truncate_dim == 2
     assert rows["fr"].tolist() == [[0, 0, 1, 0, 1], [0, 0, 0, 1, 1]]
     pairs = [("chat", "cat", "fr", "en"), ("dog", "chien", "en", "fr"), ("dog", "hund", "en", "de")]
@@ -125,7 +150,9 @@ def test_a_draw_is_distinct_seeded_and_the_beginning_of_a_larger_one(tmp_path: P
     of_rows = sample_texts(datasets.Dataset.from_list(rows), texts_per_language=20, seed=3)
     assert of_rows["fr"].texts == drawn["fr"].texts == sample_texts(drawn)["fr"].texts
     (tmp_path / "queries.jsonl").write_text("")
-    (tmp_path / "corpus.jsonl").write_text("\n".join([*(json.dumps({"_id": row["text"], **row}) for row in rows), "{"]))
+    (tmp_path / "corpus.jsonl").write_text(
+        "\n".join([*(json.dumps({"_id": row["text"], **row}) for row in rows), "{"])
+    )
     for source, how in ((tmp_path, {}), (tmp_path / "corpus.jsonl", {"unit": "text"})):
         assert {*sample_texts(source, skip_bad_lines=True, **how)["fr"].texts} == {*texts["fr"]}
     # Every document gives a text before one gives two.
@@ -148,12 +175,25 @@ def test_texts_that_cannot_be_drawn_are_named(tmp_path: Path) -> None:
             sample_texts(source, **how)
 
 
-def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_documents(tmp_path: Path) -> None:
+def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_documents(
+    tmp_path: Path,
+) -> None:
     questions = {"en": ["a?", "b?", "b?"], "fr": ["c?", "d?"], "de": ["e?"], "ja": ["f?", "g?"]}
-    rows = [{"_id": text, "text": text, "language": code} for code, part in questions.items() for text in part]
+    rows = [
+        {"_id": text, "text": text, "language": code}
+        for code, part in questions.items()
+        for text in part
+    ]
     (tmp_path / "beir").mkdir()
-    for name, field in (("beir/queries.jsonl", "text"), ("questions.jsonl", "question"), ("others.jsonl", "query")):
-        lines = [json.dumps({"_id": row["_id"], field: row["text"], "language": row["language"]}) for row in rows]
+    for name, field in (
+        ("beir/queries.jsonl", "text"),
+        ("questions.jsonl", "question"),
+        ("others.jsonl", "query"),
+    ):
+        lines = [
+            json.dumps({"_id": row["_id"], field: row["text"], "language": row["language"]})
+            for row in rows
+        ]
         (tmp_path / name).write_text("\n".join(lines))
     for code, part in questions.items():
         (tmp_path / f"questions.{code}.txt").write_text("\n".join(part))
@@ -161,7 +201,10 @@ def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_document
     paths = (str(tmp_path / "beir"), tmp_path / "questions.jsonl", [tmp_path / "others.jsonl"])
     for source in (questions, datasets.Dataset.from_list(rows), *paths, files, iter(files)):
         drawn = sample_questions(source, ["en", "fr", "de"], min_texts=2)
-        assert {code: sorted(texts) for code, texts in drawn.items()} == {"en": ["a?", "b?"], "fr": ["c?", "d?"]}
+        assert {code: sorted(texts) for code, texts in drawn.items()} == {
+            "en": ["a?", "b?"],
+            "fr": ["c?", "d?"],
+        }
     with pytest.raises(DataError, match="3 distinct.*'de': 1, 'en': 2, 'fr': 2"):
         sample_questions(questions, ["en", "fr", "de"], min_texts=3)
     for source, wrong in ((questions, "{}"), ("", "no name")):
@@ -171,7 +214,12 @@ def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_document
 
 def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) -> None:
     pytest.importorskip("py3langid")
-    lines = ["Where does the train to the old town leave", "D'où part le train pour la vieille ville"]
-    (tmp_path / "questions.txt").write_text("\n".join(f"{line}, {i}" for line in lines for i in range(6)))
+    lines = [
+        "Where does the train to the old town leave",
+        "D'où part le train pour la vieille ville",
+    ]
+    (tmp_path / "questions.txt").write_text(
+        "\n".join(f"{line}, {i}" for line in lines for i in range(6))
+    )
     drawn = sample_questions(tmp_path / "questions.txt", ["en", "fr"])
     assert {code: len(texts) for code, texts in drawn.items()} == {"en": 6, "fr": 6}

@@ -15,10 +15,14 @@ def eye(dimension: int) -> Tensor:
 
 def random_rotation(dimension: int, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    return nearest_orthogonal(torch.randn(dimension, dimension, generator=generator, dtype=torch.float64))
+    return nearest_orthogonal(
+        torch.randn(dimension, dimension, generator=generator, dtype=torch.float64)
+    )
 
 
-def drawn(topics: Tensor, weights: Tensor, size: int, noise: float, generator: torch.Generator) -> Tensor:
+def drawn(
+    topics: Tensor, weights: Tensor, size: int, noise: float, generator: torch.Generator
+) -> Tensor:
     """Sentences around topics, with more spread in some directions."""
     rows = topics[torch.multinomial(weights, size, replacement=True, generator=generator)]
     spread = torch.linspace(2, 0.5, topics.shape[1])
@@ -51,7 +55,9 @@ def test_procrustes_recovers_a_rotation_and_leaves_alone_what_few_pairs_say_noth
 
 def test_half_a_rotation_twice_is_the_rotation() -> None:
     angle = 2.0
-    turn = torch.tensor([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]).double()
+    turn = torch.tensor(
+        [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+    ).double()
     half = partial_rotation(turn, 0.5)
     torch.testing.assert_close(half @ half, turn)
     torch.testing.assert_close(partial_rotation(turn, 0.0), eye(2))
@@ -66,19 +72,31 @@ def test_csls_is_the_formula_and_the_criterion_its_mean_cosine_prefers_the_truth
     expected = torch.empty(7, 9)
     for i in range(7):
         for j in range(9):
-            near_source, near_target = cosines[i].topk(2).values.mean(), cosines[:, j].topk(2).values.mean()
+            near_source, near_target = (
+                cosines[i].topk(2).values.mean(),
+                cosines[:, j].topk(2).values.mean(),
+            )
             expected[i, j] = 2 * cosines[i, j] - near_source - near_target
     torch.testing.assert_close(cosines_and_csls(source, target, 2), (cosines, expected))
     best = [float(cosines[i, expected[i].argmax()]) for i in range(7)]
     assert mean_csls_criterion(source, target, 2) == pytest.approx(sum(best) / 7)
-    planted, original, target = random_rotation(8).float(), anisotropic_cloud(400, 8, 1), anisotropic_cloud(400, 8, 2)
+    planted, original, target = (
+        random_rotation(8).float(),
+        anisotropic_cloud(400, 8, 1),
+        anisotropic_cloud(400, 8, 2),
+    )
     turned = original @ planted
-    assert mean_csls_criterion(turned @ planted.T, target) > mean_csls_criterion(turned, target) + 0.05
+    assert (
+        mean_csls_criterion(turned @ planted.T, target) > mean_csls_criterion(turned, target) + 0.05
+    )
 
 
 def test_refinement_from_the_identity_recovers_a_small_rotation() -> None:
     planted = partial_rotation(random_rotation(16, seed=3), 0.42)
-    source, target = anisotropic_cloud(1500, 16, 1) @ planted.float(), anisotropic_cloud(1500, 16, 2)
+    source, target = (
+        anisotropic_cloud(1500, 16, 1) @ planted.float(),
+        anisotropic_cloud(1500, 16, 2),
+    )
     rotation, note = unsupervised_rotation(source, target, adversarial=False)
     assert note.startswith("identity, refined") and "instead of identity" in note
     assert accuracy(rotation, planted) > max(0.95, accuracy(eye(16), planted) + 0.1)
@@ -95,7 +113,9 @@ def test_the_adversarial_start_recovers_a_rotation_that_refinement_alone_does_no
     source, target = anisotropic_cloud(1500, 6, 1) @ planted.float(), anisotropic_cloud(1500, 6, 2)
     # Without the check on halves, which would train two more: it has a test of its own.
     rotation, note = unsupervised_rotation(source, target, min_agreement=0, seed=1)
-    from_identity, _ = unsupervised_rotation(source, target, adversarial=False, min_agreement=0, seed=1)
+    from_identity, _ = unsupervised_rotation(
+        source, target, adversarial=False, min_agreement=0, seed=1
+    )
     assert note.startswith("adversarial")
     assert accuracy(from_identity, planted) < 0.3 and accuracy(rotation, planted) > 0.75
     torch.testing.assert_close(rotation @ rotation.T, eye(6), atol=1e-6, rtol=0)
@@ -107,19 +127,29 @@ def test_the_adversarial_start_recovers_a_rotation_that_refinement_alone_does_no
     ("seed", "same_topics", "size", "noise"),
     [(0, None, 800, 1.0), (0, True, 1200, 0.5), (0, False, 1200, 0.5), (3, False, 300, 0.8)],
 )
-def test_what_cannot_be_verified_is_not_taken(seed: int, same_topics: bool | None, size: int, noise: float) -> None:
+def test_what_cannot_be_verified_is_not_taken(
+    seed: int, same_topics: bool | None, size: int, noise: float
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     spread = torch.linspace(2, 0.5, 8) * (same_topics is not None)
     weights = torch.ones(40) if size > 1000 else torch.rand(40, generator=generator) ** 2
     topics = [torch.randn(40, 8, generator=generator) * spread for _ in range(2)]
-    clouds = [drawn(topics[i], weights, size, noise, generator) for i in (0, 0 if same_topics else 1)]
+    clouds = [
+        drawn(topics[i], weights, size, noise, generator) for i in (0, 0 if same_topics else 1)
+    ]
     source, target = (rows - rows.mean(dim=0) for rows in clouds)
     source = source @ random_rotation(8, seed + 100).float()
     rotation, note = unsupervised_rotation(source, target, adversarial=False, seed=seed)
-    assert torch.equal(rotation, eye(8)) and note.startswith("identity (") and "not verified: identity, refined" in note
+    assert (
+        torch.equal(rotation, eye(8))
+        and note.startswith("identity (")
+        and "not verified: identity, refined" in note
+    )
 
 
-def test_the_same_seed_gives_the_same_rotation_and_leaves_the_global_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_seed_gives_the_same_rotation_and_leaves_the_global_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name, value in {"EPOCHS": 2, "STEPS_PER_EPOCH": 5, "HIDDEN": 8}.items():
         monkeypatch.setattr(f"st_xlret.calibration.rotation.{name}", value)
     source, target = anisotropic_cloud(100, 3, 1), anisotropic_cloud(100, 3, 2)

@@ -5,7 +5,17 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import steps
-from st_xlret.calibration.steps import Maps, Moments, coral, lir, lsar, recolouring_matrices, scale, shift, to_pivot
+from st_xlret.calibration.steps import (
+    Maps,
+    Moments,
+    coral,
+    lir,
+    lsar,
+    recolouring_matrices,
+    scale,
+    shift,
+    to_pivot,
+)
 from tests.calibration.clouds import clouds
 
 ROWS = clouds()
@@ -24,7 +34,9 @@ def test_moments_equal_the_definitions_and_follow_maps() -> None:
     for i, rows in enumerate(ROWS.values()):
         for moments, vectors in ((MOMENTS, rows), (MOMENTS.after(maps), apply(maps, rows, i))):
             np.testing.assert_allclose(moments.means[i], vectors.mean(axis=0), atol=1e-9)
-            np.testing.assert_allclose(moments.covariances[i], np.cov(vectors.T, bias=True), atol=1e-9)
+            np.testing.assert_allclose(
+                moments.covariances[i], np.cov(vectors.T, bias=True), atol=1e-9
+            )
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
@@ -44,7 +56,9 @@ def test_steps_equal_their_formulas(strength: float) -> None:
             "lir": rows - strength * rows @ top.T @ top,
         }
         for step, formula in expected.items():
-            np.testing.assert_allclose(apply(maps[step], rows, i), formula, atol=1e-10, err_msg=step)
+            np.testing.assert_allclose(
+                apply(maps[step], rows, i), formula, atol=1e-10, err_msg=step
+            )
 
 
 def published_lsar(means: NDArray, rank: int) -> NDArray:
@@ -54,7 +68,9 @@ def published_lsar(means: NDArray, rank: int) -> NDArray:
     left, singular, right = np.linalg.svd(means - centre @ ones.T, full_matrices=False)
     low_rank = centre @ ones.T + left[:, :rank] * singular[:rank] @ right[:rank]
     foot = np.linalg.pinv(low_rank, rcond=1e-10).T @ ones
-    return np.linalg.svd(low_rank - foot / np.linalg.norm(foot) ** 2 @ ones.T, full_matrices=False)[0][:, :rank]
+    return np.linalg.svd(low_rank - foot / np.linalg.norm(foot) ** 2 @ ones.T, full_matrices=False)[
+        0
+    ][:, :rank]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -90,6 +106,12 @@ def test_coral_gives_the_ridged_and_shrunk_covariance_and_keeps_the_mean(
 def test_a_constant_dimension_is_not_divided_by_zero() -> None:
     rows = np.random.default_rng(0).normal(size=(50, 3))
     rows[:, 1] = 7
-    matrix = scale(Moments.of_rows({"en": rows, "fr": np.ones((4, 3))}, covariances=True), 1.0).matrix
+    matrix = scale(
+        Moments.of_rows({"en": rows, "fr": np.ones((4, 3))}, covariances=True), 1.0
+    ).matrix
     typical = np.sqrt(rows.var(axis=0).mean())
-    assert matrix is not None and 1 + matrix[0, 1, 1] == pytest.approx(1 / (0.01 * typical)) and not matrix[1].any()
+    assert (
+        matrix is not None
+        and 1 + matrix[0, 1, 1] == pytest.approx(1 / (0.01 * typical))
+        and not matrix[1].any()
+    )

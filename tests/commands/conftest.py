@@ -16,9 +16,14 @@ from tests.training_scripts.scripts import WORDS
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Translations have the same vector, plus one of their language."""
-    encoder, meanings = static_encoder(word_tokenizer([*WORDS["en"], *WORDS["fr"]]), features=16), torch.eye(16)
+    encoder, meanings = (
+        static_encoder(word_tokenizer([*WORDS["en"], *WORDS["fr"]]), features=16),
+        torch.eye(16),
+    )
     of_languages = [meanings[:12] + 0.8 * meanings[12 + side] for side in range(2)]
-    encoder[0].embedding.weight.data = torch.cat([torch.zeros(4, 16), *of_languages])  # of the special tokens: 0
+    encoder[0].embedding.weight.data = torch.cat(
+        [torch.zeros(4, 16), *of_languages]
+    )  # of the special tokens: 0
     folder = tmp_path_factory.mktemp("model")
     encoder.save(str(folder))
     return folder
@@ -37,6 +42,12 @@ def per_language(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     """24 texts in each of two languages."""
-    pairs = [(code, a, b) for code, words in WORDS.items() for a, b in zip(words, words[1:] + words[:1], strict=True)]
-    records = [{"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]} for code, a, b in pairs]
+    pairs = [
+        (code, a, b)
+        for code, words in WORDS.items()
+        for a, b in zip(words, words[1:] + words[:1], strict=True)
+    ]
+    records = [
+        {"language": code, "sentences": [f"{a} {b}", f"{b} {a} {a}"]} for code, a, b in pairs
+    ]
     return write_jsonl(tmp_path / "documents.jsonl", records)

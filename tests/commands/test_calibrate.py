@@ -32,7 +32,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def calibrate(folder: Path, *options: str) -> SentenceTransformer:
-    words = ["--model", str(folder / "encoder"), "--output", str(folder / "out"), "--precision", "fp32"]
+    words = [
+        "--model",
+        str(folder / "encoder"),
+        "--output",
+        str(folder / "out"),
+        "--precision",
+        "fp32",
+    ]
     main([*words, "--corpus", str(folder / "documents.jsonl"), *options])
     return SentenceTransformer(str(folder / "out"), device="cpu")
 
@@ -41,9 +48,14 @@ def test_by_default_the_result_needs_no_language(folder: Path, capsys) -> None:
     asked = [{"text": f"{text}?", "language": code} for code in WORDS for text in sentences(code)]
     model = calibrate(folder, "--queries", str(write_jsonl(folder / "questions.jsonl", asked)))
     printed = capsys.readouterr().out
-    assert all(words in printed for words in ("lsar, with phrases, queries apart (used)", "encode_query"))
+    assert all(
+        words in printed for words in ("lsar, with phrases, queries apart (used)", "encode_query")
+    )
     questions = {code: [f"{text}?" for text in sentences(code)] for code in WORDS}
-    sides = [[model.encode_document(sentences(code)), model.encode_query(questions[code])] for code in WORDS]
+    sides = [
+        [model.encode_document(sentences(code)), model.encode_query(questions[code])]
+        for code in WORDS
+    ]
     means = np.mean(sides, axis=2)
     np.testing.assert_allclose(means, means[:1].repeat(3, axis=0), atol=1e-5)
     card = ModelCard.load(folder / "out" / "README.md")
@@ -51,7 +63,14 @@ def test_by_default_the_result_needs_no_language(folder: Path, capsys) -> None:
     assert "- texts: `documents.jsonl`" in card.text
     # `report` finds the same in the same texts.
     before = json.loads((folder / "out" / "language_bias.json").read_text())["before"]
-    words = ["--model", str(folder / "encoder"), "--documents", str(folder / "documents.jsonl"), "--precision", "fp32"]
+    words = [
+        "--model",
+        str(folder / "encoder"),
+        "--documents",
+        str(folder / "documents.jsonl"),
+        "--precision",
+        "fp32",
+    ]
     report([*words, "--output", str(folder / "bias.json")])
     assert json.loads((folder / "bias.json").read_text()) == before
     assert (folder / "bias.png").read_bytes().startswith(b"\x89PNG")
@@ -62,9 +81,25 @@ def test_by_default_the_result_needs_no_language(folder: Path, capsys) -> None:
 
 def test_the_papers_calibration_with_pairs_and_prompts(folder: Path, capsys) -> None:
     bias_files.encoder(prompts=False).save(str(folder / "encoder"))
-    codes, sides = {"source_language": "en", "target_language": "fr"}, zip(*map(sentences, ("en", "fr")), strict=True)
-    write_jsonl(folder / "pairs.jsonl", [{"source": source, "target": target, **codes} for source, target in sides])
-    options = ["--pairs", str(folder / "pairs.jsonl"), "--steps", "shift", "scale", "rotate", "--languages", "en", "fr"]
+    codes, sides = (
+        {"source_language": "en", "target_language": "fr"},
+        zip(*map(sentences, ("en", "fr")), strict=True),
+    )
+    write_jsonl(
+        folder / "pairs.jsonl",
+        [{"source": source, "target": target, **codes} for source, target in sides],
+    )
+    options = [
+        "--pairs",
+        str(folder / "pairs.jsonl"),
+        "--steps",
+        "shift",
+        "scale",
+        "rotate",
+        "--languages",
+        "en",
+        "fr",
+    ]
     model = calibrate(folder, *options, "--query_prompt", "ask ", "--document_prompt", "tell ")
     printed = capsys.readouterr().out
     assert "| shift scale rotate (used) |" in printed and 'task="fr"' in printed
@@ -77,12 +112,21 @@ def test_the_papers_calibration_with_pairs_and_prompts(folder: Path, capsys) -> 
 def test_wrong_labels_and_a_model_without_prompts_are_reported(folder: Path, capsys) -> None:
     pytest.importorskip("py3langid")
     bias_files.encoder(prompts=False).save(str(folder / "encoder"))
-    texts = {"en": "The train to the town leaves at nine", "de": "Le train pour la vieille ville part à neuf heures"}
-    records = [{"language": code, "sentences": [f"{text}, {i}." for i in range(60)]} for code, text in texts.items()]
+    texts = {
+        "en": "The train to the town leaves at nine",
+        "de": "Le train pour la vieille ville part à neuf heures",
+    }
+    records = [
+        {"language": code, "sentences": [f"{text}, {i}." for i in range(60)]}
+        for code, text in texts.items()
+    ]
     write_jsonl(folder / "documents.jsonl", records)
     calibrate(folder)
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("50.0 % of the labels", "labelled 'de'", "'fr'", "names no prompts"))
+    assert all(
+        word in printed
+        for word in ("50.0 % of the labels", "labelled 'de'", "'fr'", "names no prompts")
+    )
 
 
 def test_what_cannot_work_is_named_and_nothing_is_written(folder: Path) -> None:
@@ -108,24 +152,36 @@ def vectors(tmp_path: Path) -> str:
     clouds = [topics + 2 * np.eye(16)[i] + 0.3 * generator.normal(size=(60, 16)) for i in range(4)]
     codes = ["de"] * 60 + ["en"] * 60 + ["fr"] * 60 + ["sw"] * 3
     rows = np.concatenate(clouds)[: len(codes)].astype(np.float32)
-    pq.write_table(pa.table({"vector": rows.tolist(), "language": codes}), tmp_path / "vectors.parquet")
+    pq.write_table(
+        pa.table({"vector": rows.tolist(), "language": codes}), tmp_path / "vectors.parquet"
+    )
     return str(tmp_path / "vectors.parquet")
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
-def test_stored_vectors_get_a_map_and_the_lines_that_use_it(vectors: str, tmp_path, capsys, queries_only: bool) -> None:
+def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
+    vectors: str, tmp_path, capsys, queries_only: bool
+) -> None:
     output = tmp_path / "map"
     command = ["--vectors", vectors, "--output", str(output), *["--queries_only"] * queries_only]
     main(command)
     printed = capsys.readouterr().out
     calibration = VectorCalibration.load(output)
     assert calibration.queries_only == queries_only == (f"st-xlret apply {output}" not in printed)
-    assert "(used)" in printed and printed.count("Recommended") == 1 and "1 languages, sw 3" in printed
+    assert (
+        "(used)" in printed and printed.count("Recommended") == 1 and "1 languages, sw 3" in printed
+    )
     written = json.loads((output / "language_bias.json").read_text())
     scores = {row["strength"]: row["score"] for row in written["strengths"]}
-    assert [*scores] == [i / 10 for i in range(11)] and scores[calibration.strength] == max(scores.values())
+    assert [*scores] == [i / 10 for i in range(11)] and scores[calibration.strength] == max(
+        scores.values()
+    )
     # The lines that are printed run.
-    lines = [line.strip() for line in printed.partition("In the service")[2].splitlines() if line.startswith("    ")]
+    lines = [
+        line.strip()
+        for line in printed.partition("In the service")[2].splitlines()
+        if line.startswith("    ")
+    ]
     names = {"st_xlret": st_xlret, "query": np.ones(16)}
     exec("\n".join(lines), names)
     np.testing.assert_allclose(names["query"], calibration.transform(np.ones(16)))
@@ -144,18 +200,36 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(vectors: str, tmp_pa
 def test_stored_queries_without_labels_get_maps_of_their_own(vectors: str, tmp_path: Path) -> None:
     table = pq.read_table(vectors)
     asked = np.stack(table["vector"].to_numpy()) + np.eye(16)[15]
-    pq.write_table(table.set_column(0, "vector", [asked.astype(np.float32).tolist()]), tmp_path / "queries.parquet")
-    main(["--vectors", vectors, "--queries", str(tmp_path / "queries.parquet"), "--output", str(tmp_path / "map")])
+    pq.write_table(
+        table.set_column(0, "vector", [asked.astype(np.float32).tolist()]),
+        tmp_path / "queries.parquet",
+    )
+    main(
+        [
+            "--vectors",
+            vectors,
+            "--queries",
+            str(tmp_path / "queries.parquet"),
+            "--output",
+            str(tmp_path / "map"),
+        ]
+    )
     calibration = VectorCalibration.load(tmp_path / "map")
-    assert not np.allclose(calibration.transform(np.ones(16), "query"), calibration.transform(np.ones(16), "document"))
+    assert not np.allclose(
+        calibration.transform(np.ones(16), "query"), calibration.transform(np.ones(16), "document")
+    )
 
 
-def test_judged_queries_choose_the_strength_and_are_reported(vectors: str, tmp_path: Path, capsys) -> None:
+def test_judged_queries_choose_the_strength_and_are_reported(
+    vectors: str, tmp_path: Path, capsys
+) -> None:
     rows = [f"{row}\t{row + 60 * side}\t1" for row in range(60) for side in (1, 2)]
     (tmp_path / "qrels.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *rows]))
     judgements = ["--queries", vectors, "--qrels", str(tmp_path / "qrels.tsv")]
     with pytest.raises(FileNotFoundError, match=f"{vectors} {vectors}"):
-        main(["--vectors", vectors, "--queries", vectors, vectors, "--output", str(tmp_path / "map")])
+        main(
+            ["--vectors", vectors, "--queries", vectors, vectors, "--output", str(tmp_path / "map")]
+        )
     main(["--vectors", vectors, *judgements, "--output", str(tmp_path / "map")])
     judged = json.loads((tmp_path / "map" / "language_bias.json").read_text())["judged"]
     best = max(judged, key=lambda row: row["first_half"]["overall"])["strength"]
@@ -163,21 +237,34 @@ def test_judged_queries_choose_the_strength_and_are_reported(vectors: str, tmp_p
     assert f"| {best:g} (used) " in capsys.readouterr().out
 
 
-CLOUDS = {code: np.random.default_rng(i).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
+CLOUDS = {
+    code: np.random.default_rng(i).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])
+}
 
 
-def command_of(calibration: VectorCalibration, table: pa.Table, folder: Path, **about: str) -> list[str]:
+def command_of(
+    calibration: VectorCalibration, table: pa.Table, folder: Path, **about: str
+) -> list[str]:
     """The command that maps the vectors of a table; `about` is what their file says of them."""
     calibration.save(folder / "map")
-    pq.write_table(table.replace_schema_metadata({"st_xlret": json.dumps(about)}), folder / "vectors.parquet")
+    pq.write_table(
+        table.replace_schema_metadata({"st_xlret": json.dumps(about)}), folder / "vectors.parquet"
+    )
     paths = {"--vectors": folder / "vectors.parquet", "--into": folder / "mapped.parquet"}
     return [str(folder / "map"), *(str(word) for option in paths.items() for word in option)]
 
 
 def test_what_is_written_and_what_is_left_out_is_said(tmp_path: Path, capsys) -> None:
-    apply(command := command_of(VectorCalibration.fit(CLOUDS, steps=["shift"]), stores.table(), tmp_path))
+    apply(
+        command := command_of(
+            VectorCalibration.fit(CLOUDS, steps=["shift"]), stores.table(), tmp_path
+        )
+    )
     printed, into = capsys.readouterr().out, command[-1]
-    assert all(words in printed for words in ("2 rows in fr", "1 row without a language", f"7 rows written to {into}"))
+    assert all(
+        words in printed
+        for words in ("2 rows in fr", "1 row without a language", f"7 rows written to {into}")
+    )
     with pytest.raises(FileExistsError, match=into):
         apply(command)
 
@@ -188,10 +275,23 @@ def test_what_is_written_and_what_is_left_out_is_said(tmp_path: Path, capsys) ->
         ({}, {"metric": "euclidean"}, "euclidean.*cosine"),
         ({"model": "one"}, {"model": "other"}, "other.*one"),
         ({"queries_only": True}, {}, "queries alone"),
-        ({"documents": {code: rows[:, :3] for code, rows in CLOUDS.items()}}, {}, "dimensions 4.*3"),
+        (
+            {"documents": {code: rows[:, :3] for code, rows in CLOUDS.items()}},
+            {},
+            "dimensions 4.*3",
+        ),
     ],
 )
-def test_a_map_of_other_vectors_is_refused(options: Any, about: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_a_map_of_other_vectors_is_refused(
+    options: Any, about: dict[str, str], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=message):
-        apply(command_of(VectorCalibration.fit(**{"documents": CLOUDS, **options}), stores.table(), tmp_path, **about))
+        apply(
+            command_of(
+                VectorCalibration.fit(**{"documents": CLOUDS, **options}),
+                stores.table(),
+                tmp_path,
+                **about,
+            )
+        )
     assert not (tmp_path / "mapped.parquet").exists()

@@ -23,7 +23,9 @@ def exported(tmp_path: Path, *options: str, model: str = "model") -> SentenceTra
     return SentenceTransformer(str(tmp_path / "out"), device="cpu")
 
 
-def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(tmp_path: Path, encoder: Path) -> None:
+def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(
+    tmp_path: Path, encoder: Path
+) -> None:
     pytest.importorskip("peft")
     adapted = SentenceTransformer(str(encoder), device="cpu")
     add_lora(adapted, 4)
@@ -40,33 +42,67 @@ def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(tmp_path: Path, en
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
-def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(tmp_path: Path, encoder, queries_only: bool) -> None:
+def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
+    tmp_path: Path, encoder, queries_only: bool
+) -> None:
     generator = np.random.default_rng(0)
     clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
-    calibration = VectorCalibration.fit(clouds, queries_only=queries_only, normalize=False, model=str(encoder))
+    calibration = VectorCalibration.fit(
+        clouds, queries_only=queries_only, normalize=False, model=str(encoder)
+    )
     calibration.save(tmp_path / "map")
-    main(["export", "--output", str(tmp_path / "out"), "--calibration", str(tmp_path / "map"), "--license", "mit"])
-    model, raw = (SentenceTransformer(str(path), device="cpu") for path in (tmp_path / "out", encoder))
-    for role, vectors in (("query", model.encode_query(TEXTS)), ("document", model.encode_document(TEXTS))):
-        np.testing.assert_allclose(vectors, calibration.transform(raw.encode(TEXTS), role), atol=1e-5)
+    main(
+        [
+            "export",
+            "--output",
+            str(tmp_path / "out"),
+            "--calibration",
+            str(tmp_path / "map"),
+            "--license",
+            "mit",
+        ]
+    )
+    model, raw = (
+        SentenceTransformer(str(path), device="cpu") for path in (tmp_path / "out", encoder)
+    )
+    for role, vectors in (
+        ("query", model.encode_query(TEXTS)),
+        ("document", model.encode_document(TEXTS)),
+    ):
+        np.testing.assert_allclose(
+            vectors, calibration.transform(raw.encode(TEXTS), role), atol=1e-5
+        )
     assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
 
 
-def test_a_map_stands_before_the_normalize_only_where_the_lengths_of_the_users_texts_allow_it(tmp_path: Path) -> None:
-    SentenceTransformer(modules=[*tiny.static(), Normalize()], device="cpu").save(str(tmp_path / "model"))
+def test_a_map_stands_before_the_normalize_only_where_the_lengths_of_the_users_texts_allow_it(
+    tmp_path: Path,
+) -> None:
+    SentenceTransformer(modules=[*tiny.static(), Normalize()], device="cpu").save(
+        str(tmp_path / "model")
+    )
     encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
     maps = Maps(None, np.ones((1, 1)))
     calibration = VectorCalibration(np.eye(8)[:, :1], maps, model=str(tmp_path / "model"))
     calibration.save(tmp_path / "map")
-    texts, files = [" ".join(tiny.WORDS[:n]) for n in range(1, 14)], [tmp_path / "en.txt", tmp_path / "fr.txt"]
+    texts, files = (
+        [" ".join(tiny.WORDS[:n]) for n in range(1, 14)],
+        [tmp_path / "en.txt", tmp_path / "fr.txt"],
+    )
     for file in files:
         file.write_text("\n".join(texts))
-    model = exported(tmp_path, "--calibration", str(tmp_path / "map"), "--documents", *map(str, files))
-    np.testing.assert_allclose(model.encode(texts), calibration.transform(encoder.encode(texts), "document"), atol=1e-5)
+    model = exported(
+        tmp_path, "--calibration", str(tmp_path / "map"), "--documents", *map(str, files)
+    )
+    np.testing.assert_allclose(
+        model.encode(texts), calibration.transform(encoder.encode(texts), "document"), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
-def test_weights_that_are_not_finite_are_not_written(tmp_path: Path, value: float, options: list[str]) -> None:
+def test_weights_that_are_not_finite_are_not_written(
+    tmp_path: Path, value: float, options: list[str]
+) -> None:
     model = tiny.static()
     next(model.parameters()).data[0, 0] = value
     model.save(str(tmp_path / "model"))

@@ -15,10 +15,19 @@ from st_xlret.commands import index, main
 
 @pytest.fixture
 def command(model: Path, documents: Path, tmp_path: Path) -> list[str]:
-    return ["index", str(documents), "--model", str(model), "--output", str(tmp_path / "index.parquet")]
+    return [
+        "index",
+        str(documents),
+        "--model",
+        str(model),
+        "--output",
+        str(tmp_path / "index.parquet"),
+    ]
 
 
-def test_an_index_names_its_model_and_is_replaced_if_asked(command: list[str], model: Path, documents: Path) -> None:
+def test_an_index_names_its_model_and_is_replaced_if_asked(
+    command: list[str], model: Path, documents: Path
+) -> None:
     file = Path(command[-1])
     main(command)
     table = pq.read_table(file)
@@ -26,9 +35,15 @@ def test_an_index_names_its_model_and_is_replaced_if_asked(command: list[str], m
     encoder = SentenceTransformer(str(model), device="cpu")
     expected = encoder.encode(table["text"].to_pylist(), normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)
-    assert set(table["source"].to_pylist()) == {str(documents)} and table["document"][:3].to_pylist() == ["1", "1", "2"]
+    assert set(table["source"].to_pylist()) == {str(documents)} and table["document"][
+        :3
+    ].to_pylist() == ["1", "1", "2"]
     about = json.loads(table.schema.metadata[b"st_xlret"])
-    assert (about["model"], about["metric"], about["prompts"]) == (str(model), "cosine", {"query": "", "document": ""})
+    assert (about["model"], about["metric"], about["prompts"]) == (
+        str(model),
+        "cosine",
+        {"query": "", "document": ""},
+    )
     assert {*file.parent.iterdir()} == {documents, file}
     with pytest.raises(SystemExit, match=f"{file}.*--overwrite"):
         main(command)
@@ -36,7 +51,9 @@ def test_an_index_names_its_model_and_is_replaced_if_asked(command: list[str], m
     encoder.save(str(file.parent / "dot"))
     main([*command, "--overwrite", "--model", str(file.parent / "dot")])
     expected = encoder.encode(table["text"].to_pylist())
-    np.testing.assert_allclose(np.stack(pq.read_table(file)["vector"].to_numpy()), expected, atol=1e-3)
+    np.testing.assert_allclose(
+        np.stack(pq.read_table(file)["vector"].to_numpy()), expected, atol=1e-3
+    )
     documents.write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
     with pytest.raises(SystemExit, match=r"documents\.jsonl, line 2"):
         main([*command, "--overwrite"])
@@ -62,4 +79,6 @@ def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch, ca
     assert not file.exists()
     main(command)
     assert sum(calls) == 48 + calls[call - 1], "what was encoded is not encoded again"
-    assert pq.ParquetFile(file).metadata.num_row_groups == 3 and len(list(file.parent.iterdir())) == 2
+    assert (
+        pq.ParquetFile(file).metadata.num_row_groups == 3 and len(list(file.parent.iterdir())) == 2
+    )

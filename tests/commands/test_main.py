@@ -24,7 +24,9 @@ def test_commands_are_listed_and_an_error_is_one_line_that_names_what_is_missing
             main([command])
 
 
-def test_an_interrupted_command_ends_in_one_line_and_a_console_of_ascii_in_none(monkeypatch) -> None:
+def test_an_interrupted_command_ends_in_one_line_and_a_console_of_ascii_in_none(
+    monkeypatch,
+) -> None:
     monkeypatch.setattr("st_xlret.commands.train.main", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(SystemExit, match="^stopped$"):
         main(["train"])
@@ -43,10 +45,15 @@ def test_every_command_has_its_help_and_choices_without_heavy_libraries(reposito
         "    heavy = {'torch', 'datasets', 'sentence_transformers', 'mteb'} & set(sys.modules)\n"
         "    assert not heavy, (command, heavy)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     printed = "".join(done.stdout.split())  # names are broken at their hyphens
-    assert all(name in printed for name in (*(f"st-xlret{command}" for command in COMMANDS), *STEPS, *BENCHMARKS))
+    assert all(
+        name in printed
+        for name in (*(f"st-xlret{command}" for command in COMMANDS), *STEPS, *BENCHMARKS)
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +97,9 @@ def test_no_error_shows_a_secret(command: str, tmp_path, monkeypatch, capsys, ca
         ("export m/checkpoint-5 --output m --overwrite", "m/checkpoint-5/modules.json"),
     ],
 )
-def test_what_is_not_ours_or_is_read_stays(command: str, file: str, tmp_path: Path, monkeypatch) -> None:
+def test_what_is_not_ours_or_is_read_stays(
+    command: str, file: str, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     ours = {path: '{"benchmark": "bucc"}' for path in ("m/modules.json", "r.json", "t.json")}
     for path, content in {**ours, file: "mine"}.items():

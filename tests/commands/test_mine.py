@@ -16,24 +16,48 @@ def lines(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("ending", ["tsv", "jsonl"])
-def test_translations_are_mined_best_first(tmp_path: Path, model: Path, lines: list[str], ending: str) -> None:
+def test_translations_are_mined_best_first(
+    tmp_path: Path, model: Path, lines: list[str], ending: str
+) -> None:
     output = tmp_path / f"pairs.{ending}"
     main(["mine", *lines, "--model", str(model), "--output", str(output)])
     rows = output.read_text(encoding="utf-8").splitlines()
-    pairs = [row.split("\t") if ending == "tsv" else [str(value) for value in json.loads(row).values()] for row in rows]
+    pairs = [
+        row.split("\t") if ending == "tsv" else [str(value) for value in json.loads(row).values()]
+        for row in rows
+    ]
     scores = [float(score) for score, *_ in pairs]
     assert scores == sorted(scores, reverse=True)
-    assert sorted((source, target) for _, source, target in pairs) == sorted(zip(*WORDS.values(), strict=True))
+    assert sorted((source, target) for _, source, target in pairs) == sorted(
+        zip(*WORDS.values(), strict=True)
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["en.txt", "fr.txt", output.name]
 
 
-def test_kept_embeddings_are_those_of_these_texts(tmp_path: Path, model: Path, lines: list[str]) -> None:
+def test_kept_embeddings_are_those_of_these_texts(
+    tmp_path: Path, model: Path, lines: list[str]
+) -> None:
     output, cache = tmp_path / "pairs.tsv", tmp_path / "cache"
-    options = ["mine", *lines, "--model", str(model), "--output", str(output), "--embedding_cache", str(cache)]
+    options = [
+        "mine",
+        *lines,
+        "--model",
+        str(model),
+        "--output",
+        str(output),
+        "--embedding_cache",
+        str(cache),
+    ]
     main(options)
-    first, files = output.read_text(), {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")}
+    first, files = (
+        output.read_text(),
+        {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")},
+    )
     main(options)
-    assert output.read_text() == first and {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")} == files
+    assert (
+        output.read_text() == first
+        and {file: file.stat().st_mtime_ns for file in cache.rglob("*.npy")} == files
+    )
     Path(lines[1]).write_text("loup\nloup\n\n")  # a text that is repeated is one
     main(options)
     assert output.read_text().split("\t")[1:] == ["wolf", "loup\n"]
@@ -41,8 +65,19 @@ def test_kept_embeddings_are_those_of_these_texts(tmp_path: Path, model: Path, l
     assert output.read_text() == ""
 
 
-def test_a_map_per_language_is_told_the_languages(tmp_path: Path, per_language: Path, lines: list[str]) -> None:
+def test_a_map_per_language_is_told_the_languages(
+    tmp_path: Path, per_language: Path, lines: list[str]
+) -> None:
     output = tmp_path / "pairs.tsv"
-    options = ["--source_language", "en", "--target_language", "fra", "--margin", "absolute", "--output", str(output)]
+    options = [
+        "--source_language",
+        "en",
+        "--target_language",
+        "fra",
+        "--margin",
+        "absolute",
+        "--output",
+        str(output),
+    ]
     main(["mine", *lines, "--model", str(per_language), *options])
     assert {line.partition("\t")[0] for line in output.read_text().splitlines()} == {"1.000000"}

@@ -22,9 +22,15 @@ def port(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[int]
     file = str(tmp_path_factory.mktemp("page") / "<i>x.parquet")
     texts = ["sun <b>star</b> & wolf", "moon star", "<script>soleil</script>", "wind"]
     vectors = SentenceTransformer(str(model), device="cpu").encode(texts).tolist()
-    beside = {"language": ["en", "en", "<b>", None], "document": ["<b>1"] * 4, "source": ["<b>"] * 4}
+    beside = {
+        "language": ["en", "en", "<b>", None],
+        "document": ["<b>1"] * 4,
+        "source": ["<b>"] * 4,
+    }
     pq.write_table(pa.table({"text": texts, "vector": vectors, **beside}), file)
-    with make_server([SearchPool(file, Arguments(file, model=str(model), top_k=4))] * 2, "127.0.0.1", 0) as served:
+    with make_server(
+        [SearchPool(file, Arguments(file, model=str(model), top_k=4))] * 2, "127.0.0.1", 0
+    ) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
         yield served.server_address[1]
@@ -48,14 +54,21 @@ def test_a_query_is_answered_by_both_pools_with_everything_from_outside_escaped(
     status, page = asked(port, "GET", "/?q=star+%22x%22")
     assert status == 200 and page.count('class="result"') == 8
     assert "sun &lt;b&gt;star&lt;/b&gt; &amp; wolf" in page and 'value="star &quot;x&quot;"' in page
-    assert not any(mark in page for mark in ("<script", "<b>", "<i>")) and "&lt;i&gt;x.parquet" in page
-    assert page.index(">en 2<") < page.index(">&lt;b&gt; 1<") and "http" not in page  # nothing of other machines
+    assert (
+        not any(mark in page for mark in ("<script", "<b>", "<i>")) and "&lt;i&gt;x.parquet" in page
+    )
+    assert (
+        page.index(">en 2<") < page.index(">&lt;b&gt; 1<") and "http" not in page
+    )  # nothing of other machines
 
 
 def test_what_the_page_does_not_do(port: int) -> None:
     requests: list[tuple[int, str, str, dict[str, str]]] = [
         (403, "GET", "/", {"Host": "evil.example"}),
-        *((200, "GET", "/", {"Host": host}) for host in ("localhost:80", "192.168.1.2:7860", "[::1]:7860")),
+        *(
+            (200, "GET", "/", {"Host": host})
+            for host in ("localhost:80", "192.168.1.2:7860", "[::1]:7860")
+        ),
         (400, "GET", "/", {"Host": "["}),
         (404, "GET", "/upload", {}),
         (501, "POST", "/", {"Origin": "http://evil.example"}),

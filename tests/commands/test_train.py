@@ -8,26 +8,37 @@ from st_xlret.commands import main
 from tests.training_scripts.scripts import SCRIPTS, command, write_data
 
 
-def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(repository: Path, capsys) -> None:
+def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(
+    repository: Path, capsys
+) -> None:
     recipes = [file.name for file in (repository / "training_scripts" / "recipes").glob("*.yaml")]
     for arguments in ([], ["--help"]):
         main(["train", *arguments])
         printed = capsys.readouterr().out
         assert all(f"\n{name} " in printed for name in [*SCRIPTS, *recipes])
     for name in ("cpc", "ml_ctl.py"):
-        with pytest.raises(SystemExit, match=f"error: .* '{name}'; there are: {', '.join(sorted(SCRIPTS))}"):
+        with pytest.raises(
+            SystemExit, match=f"error: .* '{name}'; there are: {', '.join(sorted(SCRIPTS))}"
+        ):
             main(["train", name])
     with pytest.raises(SystemExit, match="0"):
         main(["train", "ml-ctl", "--help"])
     assert "--dictionaries" in capsys.readouterr().out
 
 
-def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)
     # Options on the command line override the recipe's.
-    words = command("ccp", tmp_path, tmp_path / "run", "--max_steps 2 --save_strategy no --pairs --from_scratch static")
+    words = command(
+        "ccp",
+        tmp_path,
+        tmp_path / "run",
+        "--max_steps 2 --save_strategy no --pairs --from_scratch static",
+    )
     main(["train", "ccp", "two-cores.yaml", *words])
     assert (tmp_path / "run" / "model" / "modules.json").is_file()
     assert 'SentenceTransformer("' in capsys.readouterr().out

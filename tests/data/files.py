@@ -27,7 +27,10 @@ def write_text(file: Path, text: str, encoding: str = "utf-8") -> Path:
 
 def write_jsonl(file: Path, records: Iterable[Any]) -> Path:
     """Write records, one per line; strings are written as they are."""
-    lines = (record if isinstance(record, str) else json.dumps(record, ensure_ascii=False) for record in records)
+    lines = (
+        record if isinstance(record, str) else json.dumps(record, ensure_ascii=False)
+        for record in records
+    )
     return write_text(file, "".join(f"{line}\n" for line in lines))
 
 
@@ -49,7 +52,9 @@ def rows(table: Dataset) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in table]
 
 
-def pair(source: Any, target: Any, source_language: Any = "en", target_language: Any = "fr") -> dict[str, Any]:
+def pair(
+    source: Any, target: Any, source_language: Any = "en", target_language: Any = "fr"
+) -> dict[str, Any]:
     names = ("source", "target", "source_language", "target_language")
     return dict(zip(names, (source, target, source_language, target_language), strict=True))
 
@@ -74,9 +79,14 @@ QUESTIONS = {
 
 def beir(folder: Path, *, end: str = "", split: str = "train", queries: Any = None) -> Path:
     """The questions as a BEIR folder, in which the first has a passage that is judged 0."""
-    corpus = [{"_id": name, "title": title, "text": text} for name, (title, text) in PARAGRAPHS.items()]
+    corpus = [
+        {"_id": name, "title": title, "text": text} for name, (title, text) in PARAGRAPHS.items()
+    ]
     write_jsonl(folder / f"corpus.jsonl{end}", corpus)
-    asked = [{"_id": q, "text": text, "metadata": {"answers": [answer]}} for q, (text, answer, _) in QUESTIONS.items()]
+    asked = [
+        {"_id": q, "text": text, "metadata": {"answers": [answer]}}
+        for q, (text, answer, _) in QUESTIONS.items()
+    ]
     write_jsonl(folder / f"queries.jsonl{end}", queries or asked)
     lines = [f"{name}\t{passage}\t1" for name, (_, _, passage) in QUESTIONS.items()]
     judgements = "\n".join(["query-id\tcorpus-id\tscore", *lines, lines[0], "q1\td3\t0\n"])
@@ -91,16 +101,31 @@ def question_rows(file: Path, **changed: Any) -> Path:
         title, positive = PARAGRAPHS[passage]
         negative = PARAGRAPHS["d1" if passage == "d2" else "d2"][1]
         row = {"query": text, "positive": positive, "title": title, "answers": [answer]}
-        rows.append({**row, "answer_start": max(0, positive.find(answer)), "negatives": [positive, negative]})
+        rows.append(
+            {
+                **row,
+                "answer_start": max(0, positive.find(answer)),
+                "negatives": [positive, negative],
+            }
+        )
     return write_jsonl(file, [{**rows[0], **changed}, *rows[1:]])
 
 
 def multilingual_pool(folder: Path, texts: dict[str, list[str]]) -> Path:
     """Translations in BEIR's layout: the question of each text has that text in every language as an answer."""
-    rows = [(code, f"{code}-{i}", text) for code, of_code in texts.items() for i, text in enumerate(of_code)]
+    rows = [
+        (code, f"{code}-{i}", text)
+        for code, of_code in texts.items()
+        for i, text in enumerate(of_code)
+    ]
     for file, prefix, end in (("corpus", "c", ""), ("queries", "q", "?")):
-        about = [{"_id": f"{prefix}-{name}", "text": text + end, "metadata": {"language": c}} for c, name, text in rows]
+        about = [
+            {"_id": f"{prefix}-{name}", "text": text + end, "metadata": {"language": c}}
+            for c, name, text in rows
+        ]
         write_jsonl(folder / f"{file}.jsonl", about)
-    lines = [f"q-{name}\tc-{code}-{name.split('-')[1]}\t1\n" for _, name, _ in rows for code in texts]
+    lines = [
+        f"q-{name}\tc-{code}-{name.split('-')[1]}\t1\n" for _, name, _ in rows for code in texts
+    ]
     write_text(folder / "qrels" / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *lines]))
     return folder

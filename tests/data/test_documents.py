@@ -24,7 +24,9 @@ def document(language: str, *sentences: str) -> dict[str, Any]:
 
 
 def texts(source: Any, **options: Any) -> list[tuple[str, str]]:
-    return [(one.language, text) for one in read_documents(source, **options) for text in one.sentences]
+    return [
+        (one.language, text) for one in read_documents(source, **options) for text in one.sentences
+    ]
 
 
 def written(file: Path, field: str = "language") -> Path:
@@ -35,7 +37,9 @@ def written(file: Path, field: str = "language") -> Path:
     elif mark := {"d.csv": ",", "d.tsv.gz": "\t"}.get(file.name):
         write_jsonl(file, [mark.join(cells) for cells in (records[0], *map(dict.values, records))])
     elif file.name == "corpus.jsonl":
-        write_jsonl(file, [{"_id": "1", "text": record["text"], "metadata": record} for record in records])
+        write_jsonl(
+            file, [{"_id": "1", "text": record["text"], "metadata": record} for record in records]
+        )
         write_jsonl(file.with_name("queries.jsonl"), [{"text": "Not of the corpus."}])
         return file.parent
     else:
@@ -46,19 +50,37 @@ def written(file: Path, field: str = "language") -> Path:
 def test_a_row_per_sentence_with_its_place(tmp_path: Path) -> None:
     files = [
         write_jsonl(tmp_path / "b.jsonl.gz", [document("fr", "Un.", " ", "Deux\n fois.")]),
-        write_jsonl(tmp_path / "a.jsonl", [document("en", "One."), document("en"), document("en", "A.", "B.")]),
+        write_jsonl(
+            tmp_path / "a.jsonl",
+            [document("en", "One."), document("en"), document("en", "A.", "B.")],
+        ),
     ]
     table, report = read(tmp_path)
     english = [("One.", "en", 0, 0), ("A.", "en", 1, 0), ("B.", "en", 1, 1)]
     assert rows(table) == [*english, ("Un.", "fr", 2, 0), ("Deux fois.", "fr", 2, 1)]
-    assert [feature.dtype for feature in table.features.values()] == ["string", "string", "int64", "int32"]
+    assert [feature.dtype for feature in table.features.values()] == [
+        "string",
+        "string",
+        "int64",
+        "int32",
+    ]
     assert table.cache_files and report["en", "documents"] == 2 and report["fr", "sentences"] == 2
     assert [line.split()[0] for line in str(report).splitlines()[1:]] == ["en", "fr"]
     assert rows(read([*files, files[0], tmp_path])[0]) == rows(table)
 
 
 @pytest.mark.parametrize(
-    "name", ["d.jsonl.gz", "d.json", "d.jsonl.xz", "d.parquet", "d.csv", "d.tsv.gz", "d/corpus.jsonl", "AA/wiki_00"]
+    "name",
+    [
+        "d.jsonl.gz",
+        "d.json",
+        "d.jsonl.xz",
+        "d.parquet",
+        "d.csv",
+        "d.tsv.gz",
+        "d/corpus.jsonl",
+        "AA/wiki_00",
+    ],
 )
 def test_every_format_has_texts_and_languages(name: str, tmp_path: Path) -> None:
     untagged = written(tmp_path / "untagged" / name, "code")
@@ -78,9 +100,16 @@ def test_every_format_has_texts_and_languages(name: str, tmp_path: Path) -> None
 def test_the_language_of_texts_without_one_is_identified(tmp_path: Path) -> None:
     pytest.importorskip("py3langid")
     records = [{"text": EN}, {"sentences": [FR]}]
-    assert texts(records, unit="document") == texts(records, unit="document", languages=["fr", "en"]) == DOCUMENTS
+    assert (
+        texts(records, unit="document")
+        == texts(records, unit="document", languages=["fr", "en"])
+        == DOCUMENTS
+    )
     more = [*records, {"text": "Il pleut."}]
-    assert texts(more, unit="document", languages=["fr-ca", "de"]) == [("fr-ca", FR), ("fr-ca", "Il pleut.")]
+    assert texts(more, unit="document", languages=["fr-ca", "de"]) == [
+        ("fr-ca", FR),
+        ("fr-ca", "Il pleut."),
+    ]
     # A folder of text files alone is read whole.
     write_text(tmp_path / "notes.md", f"{EN}\n")
     write_text(tmp_path / "deep" / "more.txt", f"{FR}\n")
@@ -93,47 +122,93 @@ def test_the_language_of_texts_without_one_is_identified(tmp_path: Path) -> None
         ("a.tsv", "1\tone\n2\ttwo\n", "2", ["one", "two"]),
         ("a.tsv", 'text\tn\n"One", he said.\t1\n', None, ['"One", he said.']),
         ("a.csv", 'score,said\n1,"one,\nor two"\n', "said", ["one, or two"]),
-        ("a.jsonl", '{"said": "one"}\n{"said": ["two", "three"]}\n', "said", ["one", "two", "three"]),
+        (
+            "a.jsonl",
+            '{"said": "one"}\n{"said": ["two", "three"]}\n',
+            "said",
+            ["one", "two", "three"],
+        ),
         ("a.jsonl", '{"text": "no", "sentences": ["one", "two"]}\n', None, ["one", "two"]),
-        ("a.jsonl", '{"sentences": [], "text": "one"}\n{"text": null, "content": "two"}\n', None, ["one", "two"]),
-        ("a.jsonl", '{"text": "one", "metadata": [1]}\n{"text": "2020-01-01"}\n', None, ["one", "2020-01-01"]),
+        (
+            "a.jsonl",
+            '{"sentences": [], "text": "one"}\n{"text": null, "content": "two"}\n',
+            None,
+            ["one", "two"],
+        ),
+        (
+            "a.jsonl",
+            '{"text": "one", "metadata": [1]}\n{"text": "2020-01-01"}\n',
+            None,
+            ["one", "2020-01-01"],
+        ),
         ("a.txt", "One. Two.\nthree\n\n\nfour\n", None, ["One. Two.", "three", "four"]),
         ("a.md", "# Head\n\none\ntwo\n \n\nthree\n", None, ["# Head", "one two", "three"]),
     ],
 )
-def test_texts_are_taken_as_they_stand(name: str, content: str, column: str, expected: Any, tmp_path: Path) -> None:
-    for file in (write_text(tmp_path / name, content), write_text(tmp_path / f"{name}.gz", content)):
-        assert texts(file, unit="text", column=column, language="und") == [("und", text) for text in expected]
+def test_texts_are_taken_as_they_stand(
+    name: str, content: str, column: str, expected: Any, tmp_path: Path
+) -> None:
+    for file in (
+        write_text(tmp_path / name, content),
+        write_text(tmp_path / f"{name}.gz", content),
+    ):
+        assert texts(file, unit="text", column=column, language="und") == [
+            ("und", text) for text in expected
+        ]
 
 
 def test_units_and_names(tmp_path: Path) -> None:
-    records = [{"language": "ja", "sentences": ["猫。", "犬。"]}, {"language": "en", "sentences": ["One.", "", "Two."]}]
+    records = [
+        {"language": "ja", "sentences": ["猫。", "犬。"]},
+        {"language": "en", "sentences": ["One.", "", "Two."]},
+    ]
     assert texts(records, unit="document") == [("ja", "猫。犬。"), ("en", "One. Two.")]
     file = write_text(tmp_path / "en.txt", "One. Two.\nThree.\n")
     assert texts(file, unit="document") == [("en", "One. Two."), ("en", "Three.")]
     # The texts of one document have its name in common.
     records = [{"text": "a", "metadata": {"document": "D"}}, {"text": "b", "title": "T", "id": "I"}]
-    records += [{"text": "c", "id": "I"}, {"text": "d"}, {"text": "e", "id": 0}, {"text": "f", "id": float("nan")}]
-    assert [one.name for one in read_documents(records, language="en")] == ["D", "T", "I", "4", "0", "6"]
+    records += [
+        {"text": "c", "id": "I"},
+        {"text": "d"},
+        {"text": "e", "id": 0},
+        {"text": "f", "id": float("nan")},
+    ]
+    assert [one.name for one in read_documents(records, language="en")] == [
+        "D",
+        "T",
+        "I",
+        "4",
+        "0",
+        "6",
+    ]
     other = write_text(tmp_path / "fr.txt", "Un.\n")
-    assert len({one.name for one in read_documents([file, other])}) == 2, "a line of one file is none of another"
+    assert len({one.name for one in read_documents([file, other])}) == 2, (
+        "a line of one file is none of another"
+    )
 
 
 def test_a_beir_document_is_whole_and_its_title_without_a_text(tmp_path: Path) -> None:
-    lines = [{"title": "A title.", "text": text, "language": "en"} for text in ("", " ", "One. Two.")]
+    lines = [
+        {"title": "A title.", "text": text, "language": "en"} for text in ("", " ", "One. Two.")
+    ]
     file = write_jsonl(tmp_path / "corpus.jsonl", lines)
     assert [text for _, text in texts(tmp_path)] == ["A title.", "A title.", "One. Two."]
     pages = texts(file.rename(tmp_path / "wiki.jsonl"))
     assert [text for _, text in pages] == ["One.", "Two."], "a redirect has no text"
 
 
-def test_cc100_has_blank_lines_between_documents(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_cc100_has_blank_lines_between_documents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_text(tmp_path / "in" / "fr.txt.xz", "Un titre\nIl pleut. Il fait froid.\n\nDeux.\n\n\n")
     write_text(tmp_path / "in" / "hi_rom.txt", "ek\n")
     write_text(tmp_path / "in" / "zh-Hans.txt.xz", "下雨了。\n")
     write_text(tmp_path / "in" / "README.txt", "not read")
     (tmp_path / "in" / "more").symlink_to(tmp_path)
-    first = [(text, "fr", 0, position) for position, text in enumerate(["Un titre", "Il pleut.", "Il fait froid."])]
+    first = [
+        (text, "fr", 0, position)
+        for position, text in enumerate(["Un titre", "Il pleut.", "Il fait froid."])
+    ]
     others = [("Deux.", "fr", 1, 0), ("ek", "hi-latn", 2, 0), ("下雨了。", "zh", 3, 0)]
     assert rows(read(tmp_path / "in")[0]) == [*first, *others]
     assert "not read: 1 files, such as more" in caplog.text
@@ -146,23 +221,43 @@ def test_cc100_has_blank_lines_between_documents(tmp_path: Path, caplog: pytest.
         ("a.tsv", "one\n", "2", "line 1: .*'2'"),
         ("a.csv", "text,score\n1,2\n", "title", "line 2: .*'title'.*text, score"),
         ("a.csv", 'text\none\n"two\nthree\n', None, "line 4"),
-        ("a.csv", "language,text\nen,Rain, wind and snow.\n", None, "line 2: 3 cells under 2 names"),
+        (
+            "a.csv",
+            "language,text\nen,Rain, wind and snow.\n",
+            None,
+            "line 2: 3 cells under 2 names",
+        ),
         ("a.csv", "text,language,text\none,en,two\n", None, "2 columns have the name 'text'"),
         ("a.parquet", "PAR1", None, ""),
-        ("a.parquet", pa.table([["one"], ["two"]], names=["text", "text"]), None, ': .*"text" exists 2 times'),
+        (
+            "a.parquet",
+            pa.table([["one"], ["two"]], names=["text", "text"]),
+            None,
+            ': .*"text" exists 2 times',
+        ),
         ("a.jsonl", '{"text": "one", "text": "two"}', None, "line 1: .*a name stands twice"),
         ("a.pdf", "%PDF", None, "jsonl"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, name: str, content: Any, column: str, named: str) -> None:
-    write: Any = pq.write_table if isinstance(content, pa.Table) else lambda text, file: write_text(file, text)
+def test_what_is_wrong_with_a_file_is_named(
+    tmp_path: Path, name: str, content: Any, column: str, named: str
+) -> None:
+    write: Any = (
+        pq.write_table
+        if isinstance(content, pa.Table)
+        else lambda text, file: write_text(file, text)
+    )
     write(content, tmp_path / name)
     with pytest.raises(DataError, match=rf"{name}.*{named}"):
         texts(tmp_path / name, column=column, language="en")
 
 
-@pytest.mark.parametrize(("name", "content"), [("a.jsonl", '{{"text": "{}"}}'), ("a.csv", "text\n{}"), ("a.txt", "{}")])
-def test_folders_named_after_a_language_are_a_column(name: str, content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"), [("a.jsonl", '{{"text": "{}"}}'), ("a.csv", "text\n{}"), ("a.txt", "{}")]
+)
+def test_folders_named_after_a_language_are_a_column(
+    name: str, content: str, tmp_path: Path
+) -> None:
     for code, text in DOCUMENTS:
         write_text(tmp_path / f"language={code}" / name, f"{content.format(text)}\n")
     assert texts(tmp_path, unit="document") == DOCUMENTS
@@ -172,13 +267,27 @@ def test_folders_named_after_a_language_are_a_column(name: str, content: str, tm
     assert texts(tmp_path / "text=all", unit="document") == [("en", "its own")]
 
 
-def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("a.jsonl", "_temporary/0/a.jsonl", ".cache/a.jsonl", "_a.jsonl", "a.jsonl.st-xlret-x/a.jsonl"):
+def test_what_does_not_belong_to_a_folder_is_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in (
+        "a.jsonl",
+        "_temporary/0/a.jsonl",
+        ".cache/a.jsonl",
+        "_a.jsonl",
+        "a.jsonl.st-xlret-x/a.jsonl",
+    ):
         written(tmp_path / name)
     write_text(tmp_path / "b.jsonl.bz2", "")
     written(tmp_path / "a.jsonl.gz")
-    assert texts(tmp_path, unit="document") == DOCUMENTS and "5 files, such as b.jsonl.bz2" in caplog.text
-    assert texts([*tmp_path.glob("a.jsonl*[lz]")], unit="document") == DOCUMENTS and "copies" in caplog.text
+    assert (
+        texts(tmp_path, unit="document") == DOCUMENTS
+        and "5 files, such as b.jsonl.bz2" in caplog.text
+    )
+    assert (
+        texts([*tmp_path.glob("a.jsonl*[lz]")], unit="document") == DOCUMENTS
+        and "copies" in caplog.text
+    )
     for log in ("_delta_log", "deep/_spark_metadata", "deep/.hoodie"):
         write_jsonl(tmp_path / log / "0.json", [])
         with pytest.raises(DataError, match=Path(log).name):
@@ -186,7 +295,9 @@ def test_what_does_not_belong_to_a_folder_is_not_read(tmp_path: Path, caplog: py
         shutil.rmtree(tmp_path / log)
 
 
-def test_a_language_filter_takes_variants_in_the_same_script(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_language_filter_takes_variants_in_the_same_script(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     records = [document(code, code) for code in ["pt", "pt-BR", "zh", "zh-TW", "fr"]]
     assert read(records, languages=["pt", "zh", "de"])[0]["language"][:] == ["pt", "pt", "zh"]
     assert "no documents are in de" in caplog.text
@@ -197,7 +308,12 @@ def test_data_sets_and_iterables_are_sources(tmp_path: Path) -> None:
     records = [document("en", "A.", "B."), document("fr", "C.")]
     dataset = Dataset.from_list(records)
     dataset.save_to_disk(tmp_path / "saved")
-    sources = [dataset, dataset.to_iterable_dataset(), tmp_path / "saved", [dataset.select([0]), [records[1]]]]
+    sources = [
+        dataset,
+        dataset.to_iterable_dataset(),
+        tmp_path / "saved",
+        [dataset.select([0]), [records[1]]],
+    ]
     for source in (*sources, iter(records)):
         assert rows(read(source)[0]) == [("A.", "en", 0, 0), ("B.", "en", 0, 1), ("C.", "fr", 1, 0)]
     with pytest.raises(DataError, match="<source 1>, line 2"):
@@ -218,12 +334,22 @@ def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("offline", [False, True])
-def test_a_data_set_is_read_by_its_name(offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_is_read_by_its_name(
+    offline: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", offline)
     for count in (2, 3):  # a change is seen
         for part in range(2):
-            pages = {"text": [f"Page {part} {row}. It ends." for row in range(count)], "id": [""] * count}
+            pages = {
+                "text": [f"Page {part} {row}. It ends." for row in range(count)],
+                "id": [""] * count,
+            }
             Dataset.from_dict(pages).to_parquet(tmp_path / "wiki" / f"train-{part}.parquet")
         table, _ = read(f"{tmp_path / 'wiki'}=sw")
-        assert table["sentence"][::2] == [f"Page {part} {row}." for part in range(2) for row in range(count)]
-        assert set(table["language"]) == {"sw"} and read(f"{tmp_path / 'wiki'}=sw")[0].cache_files == table.cache_files
+        assert table["sentence"][::2] == [
+            f"Page {part} {row}." for part in range(2) for row in range(count)
+        ]
+        assert (
+            set(table["language"]) == {"sw"}
+            and read(f"{tmp_path / 'wiki'}=sw")[0].cache_files == table.cache_files
+        )

@@ -9,13 +9,22 @@ from datasets import Dataset
 from st_xlret.data import DataError, read_dictionary
 from tests.data.files import load, moses, pair, rows, write_jsonl, write_text
 
-FILES = ["a.jsonl.gz", "X.en-fr.fr", "WikiMatrix.en-fr.tsv.gz", "my.en-fr.tsv", "en-fr.txt", "tatoeba.fra-eng.eng"]
+FILES = [
+    "a.jsonl.gz",
+    "X.en-fr.fr",
+    "WikiMatrix.en-fr.tsv.gz",
+    "my.en-fr.tsv",
+    "en-fr.txt",
+    "tatoeba.fra-eng.eng",
+]
 
 
 def test_a_folder_mixes_all_formats(tmp_path: Path) -> None:
     folder = tmp_path / "mixed"
     write_jsonl(folder / "deep" / "a.jsonl.gz", [pair(f"a{i}", f"jsonl{i}") for i in (1, 2)])
-    write_text(folder / "WikiMatrix.en-fr.tsv.gz", "1.2\td1\tmined1\n1.03\td0\tmined0\n1.1\td2\tmined2\n")
+    write_text(
+        folder / "WikiMatrix.en-fr.tsv.gz", "1.2\td1\tmined1\n1.03\td0\tmined0\n1.1\td2\tmined2\n"
+    )
     write_text(folder / "my.en-fr.tsv", "e1\ttsv1\ne2\ttsv2\n")
     write_text(folder / "en-fr.txt", "f1 muse1\nf2\tmuse2\n")
     moses(folder, {"en": "g1\ng2\n", "fr": "moses1\nmoses2\n"})
@@ -31,7 +40,9 @@ def test_a_folder_mixes_all_formats(tmp_path: Path) -> None:
     # Named one by one, in any order, both sides of Moses' format or one of them: the same rows.
     files = [next(folder.rglob(name)) for name in reversed(FILES)]
     assert rows(load(files)[0]) == rows(load([*files, *files, folder])[0]) == rows(table)
-    assert len(load(folder, per_language=1)[0]) == 2 and rows(load(folder, languages=["eng", "FR"])[0]) == rows(table)
+    assert len(load(folder, per_language=1)[0]) == 2 and rows(
+        load(folder, languages=["eng", "FR"])[0]
+    ) == rows(table)
     with pytest.raises(DataError, match="other_languages"):
         load(folder, languages=["en", "de"])
 
@@ -55,7 +66,9 @@ def test_what_is_no_pair_is_counted() -> None:
         ("en-fr.txt", "en fr", ""),
     ],
 )
-def test_a_first_line_of_names_is_no_pair(name: str, header: str, score: str, tmp_path: Path) -> None:
+def test_a_first_line_of_names_is_no_pair(
+    name: str, header: str, score: str, tmp_path: Path
+) -> None:
     file = write_text(tmp_path / name, f"{header}\n{score}text\ttexte\n{score}source\ttarget\n")
     assert load(file)[0]["target"][:] == ["texte", "target"]
     if not score:
@@ -65,10 +78,19 @@ def test_a_first_line_of_names_is_no_pair(name: str, header: str, score: str, tm
 
 
 def test_a_pair_is_of_two_languages() -> None:
-    codes = [("en-GB", "en-US"), ("en", "fr"), ("en", "pt-BR"), ("en-GB", "de"), ("pt", "pt-BR"), ("zh", "zh-TW")]
+    codes = [
+        ("en-GB", "en-US"),
+        ("en", "fr"),
+        ("en", "pt-BR"),
+        ("en-GB", "de"),
+        ("pt", "pt-BR"),
+        ("zh", "zh-TW"),
+    ]
     records = [pair("A", str(i), *both) for i, both in enumerate(codes)]
     table, report = load(records)
-    assert table["target"][:] == ["1", "2", "3", "5"] and report["en-gb>en-us", "same_language"] == 1
+    assert (
+        table["target"][:] == ["1", "2", "3", "5"] and report["en-gb>en-us", "same_language"] == 1
+    )
     # Both sides must be in the filter.
     table, report = load(records, languages=["EN", "por", "de", "zh"])
     assert rows(table) == [("A", "2", "en", "pt"), ("A", "3", "en", "de")]
@@ -77,8 +99,14 @@ def test_a_pair_is_of_two_languages() -> None:
 
 def test_a_sample_is_a_prefix_of_a_larger_one() -> None:
     counts = (("fr", 200), ("de", 30))
-    records = [pair(f"{i} apples", f"{i} {code}", "en", code) for code, count in counts for i in range(count)]
-    small, large, whole = (load(records, per_language=limit)[0]["source"][:] for limit in (10, 50, 1000))
+    records = [
+        pair(f"{i} apples", f"{i} {code}", "en", code)
+        for code, count in counts
+        for i in range(count)
+    ]
+    small, large, whole = (
+        load(records, per_language=limit)[0]["source"][:] for limit in (10, 50, 1000)
+    )
     assert (len(small), len(large), len(whole)) == (20, 80, 230)
     assert small == large[:10] + large[30:40]  # de, then fr
     assert load(records[::-1], per_language=10)[0]["source"][:] == small
@@ -95,7 +123,9 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path) -> None:
 
 
 def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
-    moses(tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n\udcff\nOK\n"})  # a byte that is no UTF-8
+    moses(
+        tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n\udcff\nOK\n"}
+    )  # a byte that is no UTF-8
     with pytest.raises(DataError, match="line 4"):
         load(tmp_path / "X.en-fr.fr")
     # Blank and bad lines keep their place.
@@ -110,8 +140,12 @@ def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("skip", [False, True])
 @pytest.mark.parametrize("french", ["Oui.\n", "Oui.\nNon.\nSi.\n", None])
-def test_moses_files_of_different_length_are_refused(french: Any, skip: bool, tmp_path: Path) -> None:
-    moses(tmp_path, {"en": "Yes.\nNo.\n"} if french is None else {"en": "Yes.\nNo.\n", "fr": french})
+def test_moses_files_of_different_length_are_refused(
+    french: Any, skip: bool, tmp_path: Path
+) -> None:
+    moses(
+        tmp_path, {"en": "Yes.\nNo.\n"} if french is None else {"en": "Yes.\nNo.\n", "fr": french}
+    )
     with pytest.raises(DataError, match=r"X\.en-fr\.en.*X\.en-fr\.fr"):
         load(tmp_path, skip_bad_lines=skip)
 
@@ -119,7 +153,15 @@ def test_moses_files_of_different_length_are_refused(french: Any, skip: bool, tm
 @pytest.mark.parametrize(
     "name",
     # The languages of the first two are in doubt.
-    ["my-words.en-xx.tsv", "X.en-pt-br.tsv", "words.txt", "words.tsv", "X.en-fr.csv", "a.json", "passages.jsonl"],
+    [
+        "my-words.en-xx.tsv",
+        "X.en-pt-br.tsv",
+        "words.txt",
+        "words.tsv",
+        "X.en-fr.csv",
+        "a.json",
+        "passages.jsonl",
+    ],
 )
 def test_files_that_are_none_are_refused_in_folders_too(name: str, tmp_path: Path) -> None:
     file = write_text(tmp_path / "in" / name, '{"_id": 1}\n')

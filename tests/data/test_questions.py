@@ -6,24 +6,48 @@ from typing import Any
 import pytest
 
 from st_xlret.data import DataError
-from tests.data.files import PARAGRAPHS, QUESTIONS, beir, question_rows, questions, rows, write_jsonl, write_text
+from tests.data.files import (
+    PARAGRAPHS,
+    QUESTIONS,
+    beir,
+    question_rows,
+    questions,
+    rows,
+    write_jsonl,
+    write_text,
+)
 
-SENTENCES = ["The sun came out at seven.", "A wolf lives there.", "A wolf lives there. It eats fish."]
+SENTENCES = [
+    "The sun came out at seven.",
+    "A wolf lives there.",
+    "A wolf lives there. It eats fish.",
+]
 PASSAGES = [PARAGRAPHS[name] for _, _, name in QUESTIONS.values()]
 
 
 @pytest.fixture(params=["beir", "rows"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return beir(tmp_path / "data") if request.param == "beir" else question_rows(tmp_path / "data.jsonl")
+    return (
+        beir(tmp_path / "data")
+        if request.param == "beir"
+        else question_rows(tmp_path / "data.jsonl")
+    )
 
 
 def test_passages_have_their_titles_before_them(source: Path) -> None:
     table, report = questions(source)
-    assert table.column_names == ["query", "positive", "language"] and report[str(source), "examples"] == 3
-    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()] and set(table["language"]) == {"en"}
+    assert (
+        table.column_names == ["query", "positive", "language"]
+        and report[str(source), "examples"] == 3
+    )
+    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()] and set(
+        table["language"]
+    ) == {"en"}
     assert table["positive"][:] == [" ".join(passage) for passage in PASSAGES]
     table, _ = questions(source, titles=False, language="sw")
-    assert table["positive"][:] == [text for _, text in PASSAGES] and set(table["language"]) == {"sw"}
+    assert table["positive"][:] == [text for _, text in PASSAGES] and set(table["language"]) == {
+        "sw"
+    }
 
 
 def test_the_sentence_with_the_answer_and_its_passage_after_it(source: Path) -> None:
@@ -44,7 +68,14 @@ def test_the_sentence_with_the_answer_and_its_passage_after_it(source: Path) -> 
 
 def test_an_answer_is_taken_where_it_stands(tmp_path: Path) -> None:
     text = "At  seven it rained.\n\nThe sun came out at seven.  A\tdog slept."
-    asked = [{"query": "When?", "positive": text, "answers": ["seven"], "answer_start": text.rindex("seven")}]
+    asked = [
+        {
+            "query": "When?",
+            "positive": text,
+            "answers": ["seven"],
+            "answer_start": text.rindex("seven"),
+        }
+    ]
     # Another answer at the position of the first one is none.
     asked.append({"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0})
     table, _ = questions(write_jsonl(tmp_path / "a.jsonl", asked), positives="sentence")
@@ -61,19 +92,27 @@ def test_hard_negatives(tmp_path: Path) -> None:
     assert rows(table)[0][2:-1] == (PARAGRAPHS["d2"][1],) * 2
     # Of the BEIR folder, one question has a passage that was judged 0.
     table, report = questions(beir(tmp_path / "beir"), negatives=1)
-    assert table["negative_1"][:] == ["Nothing of interest."] and report[str(tmp_path / "beir"), "no_negative"] == 2
+    assert (
+        table["negative_1"][:] == ["Nothing of interest."]
+        and report[str(tmp_path / "beir"), "no_negative"] == 2
+    )
 
 
 def test_gzipped_files_and_several_sources(tmp_path: Path) -> None:
     file = question_rows(tmp_path / "rows" / "b.jsonl.gz")
-    table, report = questions([beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev")
+    table, report = questions(
+        [beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev"
+    )
     # What stands in several sources is taken once.
     assert len(table) == 3 and report[str(file), "duplicate"] == 3
 
 
 def test_languages_of_questions(tmp_path: Path) -> None:
     queries = [{"_id": "q1", "text": "Lini?", "metadata": {"language": "swa"}}]
-    queries += [{"_id": name, "text": f"{name}?", "language": code} for name, code in (("q2", "pt-BR"), ("q3", "fr"))]
+    queries += [
+        {"_id": name, "text": f"{name}?", "language": code}
+        for name, code in (("q2", "pt-BR"), ("q3", "fr"))
+    ]
     folder = beir(tmp_path / "beir", queries=queries)
     table, report = questions(folder, languages=["sw", "pt"])
     assert table["language"][:] == ["sw", "pt"] and report[str(folder), "other_languages"] == 1

@@ -8,15 +8,26 @@ from typing import Any
 
 import pytest
 
-from st_xlret.data import BadLines, DataError, Report, normalise_text, read_dictionary, read_jsonl, read_lines
-from st_xlret.data.reading import cached_table, join_sentences, read_qrels, read_table, split_sentences
+from st_xlret.data import (
+    BadLines,
+    DataError,
+    Report,
+    normalise_text,
+    read_dictionary,
+    read_jsonl,
+    read_lines,
+)
+from st_xlret.data.beir import read_qrels
+from st_xlret.data.reading import cached_table, join_sentences, read_table, split_sentences
 from st_xlret.data.words import fold_text
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
 
 
 @pytest.mark.parametrize("end", ["", ".gz", ".xz"])
 def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path) -> None:
-    file = write_bytes(tmp_path / f"a.jsonl{end}", b'\xef\xbb\xbf{"a": 1}\n\n  \r\n{"a": "\xc2\x85"}\r\n{}')
+    file = write_bytes(
+        tmp_path / f"a.jsonl{end}", b'\xef\xbb\xbf{"a": 1}\n\n  \r\n{"a": "\xc2\x85"}\r\n{}'
+    )
     assert list(read_jsonl(file)) == [(1, {"a": 1}), (4, {"a": "\x85"}), (5, {})]
     assert [number for number, _ in read_lines(file)] == [1, 4, 5]
     assert [*read_lines(write_bytes(tmp_path / "b.txt", b"a\rb\nc\r"))] == [(1, "a\rb"), (2, "c")]
@@ -28,7 +39,9 @@ def test_blank_lines_and_a_byte_order_mark_are_no_text(end: str, tmp_path: Path)
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_what_is_lost_of_a_damaged_file_is_said(end: str, damage: str, tmp_path: Path) -> None:
     file, bad_lines = tmp_path / f"a.txt{end}", BadLines(skip=True)
-    data = bytearray(write_text(file, "".join(f"{i * i:09d}\n" for i in range(20_000))).read_bytes())
+    data = bytearray(
+        write_text(file, "".join(f"{i * i:09d}\n" for i in range(20_000))).read_bytes()
+    )
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(data if damage == "flipped" else data[:-500])
     with pytest.raises(DataError, match=rf"a\.txt{end}, line \d+"):
@@ -44,7 +57,9 @@ def test_a_quoted_cell_has_several_lines_and_any_length(tmp_path: Path) -> None:
     assert len(bad_lines.skipped) == 1 and "line 6" in bad_lines.skipped[0]
 
 
-def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_kept_table_is_written_once_or_not_at_all(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     first, again = Report(), Report()
     kept = partial(cached_table, "n", {"n": "int64", "text": "string"}, cache_dir=tmp_path / "new")
@@ -58,7 +73,11 @@ def test_a_kept_table_is_written_once_or_not_at_all(tmp_path: Path, caplog: pyte
         kept((1 // i, "") for i in (1, 0))
     assert not list(tmp_path.rglob("*.arrow*/*"))
     table = kept(counted(first), report=first)
-    assert len(table) == 100_001 and table[100_000] == {"n": 100_000, "text": "100000"} and table.cache_files
+    assert (
+        len(table) == 100_001
+        and table[100_000] == {"n": 100_000, "text": "100000"}
+        and table.cache_files
+    )
     assert kept(counted(again), report=again)["n"][-1] == 100_000
     assert again == first == {("en", "rows"): 100_001} and "100001" in caplog.text
 
@@ -88,7 +107,12 @@ def test_blank_lines_end_sentences_and_white_space_is_one_space() -> None:
 
 
 def test_texts_that_are_nearly_equal() -> None:
-    texts = {"“Hello”, World!": "helloworld", "ＡＢＣ１": "abc1", "zero\u200bwidth": "zerowidth", "की, का।": "कीका"}
+    texts = {
+        "“Hello”, World!": "helloworld",
+        "ＡＢＣ１": "abc1",
+        "zero\u200bwidth": "zerowidth",
+        "की, का।": "कीका",
+    }
     assert [normalise_text(text) for text in texts] == list(texts.values())
     assert fold_text("STRASSE") == fold_text("straße") and fold_text("Cafe\u0301") == "café"
 
@@ -99,8 +123,17 @@ def skipping(reader: Any) -> Any:
 
 PAIR = pair("one", "un")
 QUESTION = {"query": "When?", "positive": "At seven."}
-WRONG_FIELDS = {"query": None, "positive": 3, "title": 3, "negatives": [3], "answers": [None], "answer_start": "3"}
-BAD_LINES: list[tuple[Any, str, list[Any], list[Any]]] = [  # and good ones, which stand before and after
+WRONG_FIELDS = {
+    "query": None,
+    "positive": 3,
+    "title": 3,
+    "negatives": [3],
+    "answers": [None],
+    "answer_start": "3",
+}
+BAD_LINES: list[
+    tuple[Any, str, list[Any], list[Any]]
+] = [  # and good ones, which stand before and after
     (
         *(read, "documents.jsonl", [{"language": "en", "text": text} for text in "AB"]),
         [
@@ -112,8 +145,15 @@ BAD_LINES: list[tuple[Any, str, list[Any], list[Any]]] = [  # and good ones, whi
     (
         *(load, "pairs.jsonl", [PAIR, {**PAIR, "source": "two"}]),
         [
-            *({**PAIR, name: value} for name in ("target", "source_language") for value in (None, 7)),
-            *({key: value for key, value in PAIR.items() if key != name} for name in ("target", "source_language")),
+            *(
+                {**PAIR, name: value}
+                for name in ("target", "source_language")
+                for value in (None, 7)
+            ),
+            *(
+                {key: value for key, value in PAIR.items() if key != name}
+                for name in ("target", "source_language")
+            ),
             {**PAIR, "source_language": "english"},
             r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}',
         ],
@@ -123,24 +163,44 @@ BAD_LINES: list[tuple[Any, str, list[Any], list[Any]]] = [  # and good ones, whi
         # Half characters here stand for bytes that are no UTF-8.
         ["caf\udce9", "a\udcc0\udcafb", "{", "[1]", "null", "{} {}", "[" * 100_000, "1" * 10_000],
     ),
-    (load, "X.en-fr.tsv", ["one\tun", "two\tdeux"], ["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"]),
+    (
+        load,
+        "X.en-fr.tsv",
+        ["one\tun", "two\tdeux"],
+        ["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"],
+    ),
     (load, "en-fr.txt", ["one\tun", "two\tdeux"], ["guinea pig cochon dinde"]),
     (
         *(questions, "questions.jsonl", [QUESTION, {**QUESTION, "query": "Who?"}]),
-        [{**QUESTION, name: value} for name, value in [*WRONG_FIELDS.items(), ("language", "english")]],
+        [
+            {**QUESTION, name: value}
+            for name, value in [*WRONG_FIELDS.items(), ("language", "english")]
+        ],
     ),
     (
-        *(lambda file, **options: [read_dictionary(file, **options)], "en-de.tsv", ["cat\tKatze", "sun\tSonne"]),
+        *(
+            lambda file, **options: [read_dictionary(file, **options)],
+            "en-de.tsv",
+            ["cat\tKatze", "sun\tSonne"],
+        ),
         ["dog", "guinea pig Meerschweinchen", "dog\tHund\tn", "dog\t ", "dog\tH\ufffdnd"],
     ),
-    (skipping(read_qrels), "q.tsv", ["q1 0 d1 1", "q2\td1\t1"], ["q1\td2\tmuch", "q1\td2", "q1\td1\t2", "q 0 d 1 1"]),
+    (
+        skipping(read_qrels),
+        "q.tsv",
+        ["q1 0 d1 1", "q2\td1\t1"],
+        ["q1\td2\tmuch", "q1\td2", "q1\td1\t2", "q 0 d 1 1"],
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("loader", "name", "good", "bad"), [(*case, line) for *case, lines in BAD_LINES for line in lines]
+    ("loader", "name", "good", "bad"),
+    [(*case, line) for *case, lines in BAD_LINES for line in lines],
 )
-def test_a_bad_line_is_named_or_skipped(loader: Any, name: str, good: Any, bad: Any, tmp_path: Path) -> None:
+def test_a_bad_line_is_named_or_skipped(
+    loader: Any, name: str, good: Any, bad: Any, tmp_path: Path
+) -> None:
     file = write_jsonl(tmp_path / "in" / name, [good[0], bad, good[1]])
     with pytest.raises(DataError, match=f"{name}, line 2"):
         loader(file)
@@ -148,11 +208,16 @@ def test_a_bad_line_is_named_or_skipped(loader: Any, name: str, good: Any, bad: 
 
 
 def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
-    tests = [write_text(tmp_path / "a.eng", "HELLO world\n\n"), write_text(tmp_path / "b.txt.gz", "au revoir\nHi\n")]
+    tests = [
+        write_text(tmp_path / "a.eng", "HELLO world\n\n"),
+        write_text(tmp_path / "b.txt.gz", "au revoir\nHi\n"),
+    ]
     texts = ["Hello, world!", "Au revoir !", "Yes."]
     documents = [{"language": "en", "sentences": part} for part in (texts[:2], [*texts, "No."])]
     table, report = read(documents, exclude=tests)
-    assert rows(table) == [("Yes.", "en", 0, 0), ("No.", "en", 0, 1)] and report["en", "excluded"] == 4
+    assert (
+        rows(table) == [("Yes.", "en", 0, 0), ("No.", "en", 0, 1)] and report["en", "excluded"] == 4
+    )
     for side in ("source", "target"):
         table, report = load([{**PAIR, side: text} for text in texts], exclude=tests)
         assert table[side][:] == ["Yes."] and report["en>fr", "excluded"] == 2
@@ -166,6 +231,12 @@ def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
 def test_sources_that_are_missing_or_empty_are_named(loader: Any, tmp_path: Path) -> None:
     missing, other = tmp_path / "gone.jsonl", write_text(tmp_path / "empty" / "notes", "x").parent
     empty = write_jsonl(tmp_path / "a.jsonl", [])
-    for source, named in ((missing, "gone.jsonl"), (other, "empty"), (empty, "left"), ([], "left"), (" ", "no name")):
+    for source, named in (
+        (missing, "gone.jsonl"),
+        (other, "empty"),
+        (empty, "left"),
+        ([], "left"),
+        (" ", "no name"),
+    ):
         with pytest.raises(DataError, match=named):
             loader(source)

@@ -16,7 +16,9 @@ COUNTS = {("en", "fr"): 400, ("en", "de"): 55, ("en", "sw"): 9, ("fr", "en"): 50
 @pytest.mark.parametrize("distinct", [20, 200, 10**6])
 def test_at_most_a_tenth_of_each_language_pair_and_no_text_in_both_parts(distinct: int) -> None:
     dice = np.random.default_rng(0)
-    codes = dice.permutation([both for both, count in COUNTS.items() for _ in range(count)]).tolist()
+    codes = dice.permutation(
+        [both for both, count in COUNTS.items() for _ in range(count)]
+    ).tolist()
     rows = [pair(*(f"{code} {dice.integers(distinct)}" for code in both), *both) for both in codes]
     pairs = Dataset.from_list(rows)
     for most, french in ((1000, 40), (30, 30)):
@@ -40,7 +42,12 @@ def test_questions_are_held_out_with_their_passages() -> None:
 
 
 def test_a_pivot_on_either_side_is_found() -> None:
-    rows = [("a", "b", "fr", "en"), ("c", "d", "de", "en"), ("e", "f", "en", "fr"), ("g", "h", "ja", "ko")]
+    rows = [
+        ("a", "b", "fr", "en"),
+        ("c", "d", "de", "en"),
+        ("e", "f", "en", "fr"),
+        ("g", "h", "ja", "ko"),
+    ]
     pairs = Dataset.from_list([pair(*row) for row in rows])
     assert by_language(pairs) == {"fr": (["a", "f"], ["b", "e"]), "de": (["c"], ["d"])}
     # Of two languages in equally many rows, the source is the pivot.
@@ -55,9 +62,17 @@ def test_units_are_as_long_as_they_may_be() -> None:
     # Five tokens and two special ones; a document's units are its own, and empty sentences are gone.
     packed = pack_documents(documents, word_tokenizer(), max_tokens=7)
     texts = ["sun moon star", "rain wind snow tree", "leaf root"]
-    assert packed.to_dict() == {"sentence": texts, "language": ["en"] * 3, "document": [0, 0, 1], "position": [0, 1, 0]}
+    assert packed.to_dict() == {
+        "sentence": texts,
+        "language": ["en"] * 3,
+        "document": [0, 0, 1],
+        "position": [0, 1, 0],
+    }
     # A static encoder reads no special tokens.
-    assert pack_documents(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list() == packed.to_list()
+    assert (
+        pack_documents(documents, word_tokenizer().backend_tokenizer, max_tokens=5).to_list()
+        == packed.to_list()
+    )
     # The table is taken again, with a tokenizer on which a truncating call left its mark.
     tokenizer = word_tokenizer()
     tokenizer(["sun"], truncation=True, max_length=3, padding=True)

@@ -36,7 +36,9 @@ def tokens(sample: dict[str, Any], side: str, tokenizer: Any) -> list[str]:
     return tokenizer.convert_ids_to_tokens(ids)
 
 
-def make(pairs: Dataset, entries: Any = ENTRIES, **options: Any) -> tuple[list[dict[str, Any]], Report]:
+def make(
+    pairs: Dataset, entries: Any = ENTRIES, **options: Any
+) -> tuple[list[dict[str, Any]], Report]:
     defaults = {"dictionaries": [Dictionary("en", "de", entries)], "tokenizer": word_piece()}
     table, report = reporting(build_word_samples)(pairs, **(defaults | options))
     return table.to_list(), report
@@ -46,7 +48,12 @@ def make(pairs: Dataset, entries: Any = ENTRIES, **options: Any) -> tuple[list[d
     ("source", "target", "words", "pieces"),
     [
         ("The Dog sleeps.", "Der Hund schläft.", ("Dog", "Hund"), "hund"),
-        ("The (guinea pig)", "Ein Meerschweinchen.", ("guinea pig", "Meerschweinchen"), "meer ##schwein ##chen"),
+        (
+            "The (guinea pig)",
+            "Ein Meerschweinchen.",
+            ("guinea pig", "Meerschweinchen"),
+            "meer ##schwein ##chen",
+        ),
         # Folding that changes the length moves no positions: "ß" becomes "ss".
         ("The street, dog", "Die STRASSE (Hund)", ("dog", "Hund"), "hund"),
         ("A street, dog", "Die Straße (Hund)", ("street", "Straße"), "straße"),
@@ -78,7 +85,12 @@ def test_words_phrases_and_their_tokens(source: str, target: str, words: Any, pi
 )
 def test_why_a_pair_gives_none(source: str, target: str, expected: str) -> None:
     samples, report = make(concatenate_datasets([pairs_of((source, target)), pairs_of(GOOD)]))
-    assert len(samples) == 1 and {name for _, name in report} == {"pairs", "used", "samples", expected}
+    assert len(samples) == 1 and {name for _, name in report} == {
+        "pairs",
+        "used",
+        "samples",
+        expected,
+    }
     assert report["en>de", "pairs"] == report["en>de", "used"] + report["en>de", expected] == 2
     if expected == "no_word":
         with pytest.raises(DataError, match=r"no_word(.|\n)*en>de +1"):
@@ -87,33 +99,56 @@ def test_why_a_pair_gives_none(source: str, target: str, expected: str) -> None:
 
 def test_words_after_the_last_token_that_is_read() -> None:
     # One of them is cut in its middle.
-    pairs = pairs_of(("the big old big old big dog", "der Hund"), ("A guinea pig", "ein ein Meerschweinchen"), GOOD)
+    pairs = pairs_of(
+        ("the big old big old big dog", "der Hund"),
+        ("A guinea pig", "ein ein Meerschweinchen"),
+        GOOD,
+    )
     for max_seq_length, truncated in ((6, 2), (7, 1), (9, 0)):
         samples, report = make(pairs, max_seq_length=max_seq_length)
         assert len(samples) == 3 - truncated and report["en>de", "truncated"] == truncated
 
 
 def test_a_dictionary_serves_the_other_direction_and_regions() -> None:
-    pairs = {("de", "en"): ("Ein Baum", "A tree"), ("en", "de-at"): GOOD, ("en", "fr"): ("A tree", "Un arbre")}
-    samples, report = make(concatenate_datasets([pairs_of(both, languages=codes) for codes, both in pairs.items()]))
-    assert [(s["source_word"], s["target_language"]) for s in samples] == [("Baum", "en"), ("tree", "de-at")]
+    pairs = {
+        ("de", "en"): ("Ein Baum", "A tree"),
+        ("en", "de-at"): GOOD,
+        ("en", "fr"): ("A tree", "Un arbre"),
+    }
+    samples, report = make(
+        concatenate_datasets([pairs_of(both, languages=codes) for codes, both in pairs.items()])
+    )
+    assert [(s["source_word"], s["target_language"]) for s in samples] == [
+        ("Baum", "en"),
+        ("tree", "de-at"),
+    ]
     assert report["en>fr", "no_dictionary"] == 1
 
 
 def test_at_most_so_many_samples_of_a_pair() -> None:
     pairs = pairs_of(("dog house tree street", "Hund Haus Baum Straße"))
-    everything, *two = [make(pairs, samples_per_pair=most, seed=seed)[0] for seed, most in enumerate([4, *[2] * 8])]
-    assert len(everything) == 4 and {len(samples) for samples in two} == {2} and len(set(map(str, two))) > 1
+    everything, *two = [
+        make(pairs, samples_per_pair=most, seed=seed)[0] for seed, most in enumerate([4, *[2] * 8])
+    ]
+    assert (
+        len(everything) == 4
+        and {len(samples) for samples in two} == {2}
+        and len(set(map(str, two))) > 1
+    )
     assert all(sample in everything for samples in two for sample in samples)
     with pytest.raises(DataError, match="no word-positioned samples"):
         make(pairs, samples_per_pair=-1)
 
 
 def test_the_same_call_takes_the_kept_samples(tmp_path: Path) -> None:
-    assert make(pairs_of(GOOD)) == make(pairs_of(GOOD)) and len(list(tmp_path.rglob("*.arrow"))) == 1
+    assert (
+        make(pairs_of(GOOD)) == make(pairs_of(GOOD)) and len(list(tmp_path.rglob("*.arrow"))) == 1
+    )
     tokenizer = train_tokenizer(["a big tree ein baum"] * 9, vocabulary=60)
     options = {"max_seq_length": 8, "stop_words_by_language": {}, "samples_per_pair": 3, "seed": 4}
-    for number, changed in enumerate({**options, "tokenizer": tokenizer, "entries": ENTRIES[:-1]}.items(), start=2):
+    for number, changed in enumerate(
+        {**options, "tokenizer": tokenizer, "entries": ENTRIES[:-1]}.items(), start=2
+    ):
         make(pairs_of(GOOD, ("The dog", "Der Hund")), **dict([changed]))
         assert len(list(tmp_path.rglob("*.arrow"))) == number
 
@@ -132,20 +167,36 @@ def test_it_finds_what_the_printed_algorithm_finds() -> None:
 
     def text(words: str, most: int) -> str:
         drawn = dice.choices(words.split(), k=dice.randint(1, most))
-        return " ".join("".join(word + dice.choice([" ", " ", ", ", " (", ") ", "-"]) for word in drawn).split())
+        return " ".join(
+            "".join(word + dice.choice([" ", " ", ", ", " (", ") ", "-"]) for word in drawn).split()
+        )
 
-    words = "dog doghouse dogs house street guinea pig tree big old", "hund hunds haus straße meerschweinchen baum ein"
+    words = (
+        "dog doghouse dogs house street guinea pig tree big old",
+        "hund hunds haus straße meerschweinchen baum ein",
+    )
     rows = [(text(words[0], 7), text(words[1], 5)) for _ in range(400)]
-    entries = [*ENTRIES[:2], *ENTRIES[3:], ("big", "ein"), ("old", "hund"), ("dog", "haus"), ("dogs", "hunds")]
+    entries = [
+        *ENTRIES[:2],
+        *ENTRIES[3:],
+        ("big", "ein"),
+        ("old", "hund"),
+        ("dog", "haus"),
+        ("dogs", "hunds"),
+    ]
     entries.append(("guinea", "Baum"))
     samples, report = make(pairs_of(*rows), entries, stop_words_by_language={})
     names = ("source", "target", "source_start", "source_end", "target_start", "target_end")
     expected = set()
     for both, words in product(set(rows), entries):
-        source, target = (slow_algorithm(*side, tokenizer) for side in zip(both, words, strict=True))
+        source, target = (
+            slow_algorithm(*side, tokenizer) for side in zip(both, words, strict=True)
+        )
         if source and target:
             expected.add((*both, *source, *target))
-    assert {tuple(sample[name] for name in names) for sample in samples} == expected and len(expected) > 100
+    assert {tuple(sample[name] for name in names) for sample in samples} == expected and len(
+        expected
+    ) > 100
     assert report["en>de", "pairs"] == 400 == sum(report.values()) - 400 - len(samples)
 
 
@@ -160,11 +211,16 @@ def test_it_finds_what_the_printed_algorithm_finds() -> None:
         ("th", "A book", "เราอ่านหนังสือ", ("book", "หนังสือ")),
     ],
 )
-def test_marks_of_spaces_and_languages_without_any(language: str, source: str, target: str, entry: Any) -> None:
+def test_marks_of_spaces_and_languages_without_any(
+    language: str, source: str, target: str, entry: Any
+) -> None:
     if language != "de":
         pytest.importorskip("icu4py")
     tokenizer = train_tokenizer([" ".join(target), source.lower()] * 9, vocabulary=90)
-    pairs, dictionaries = pairs_of((source, target), languages=("en", language)), [Dictionary("en", language, [entry])]
+    pairs, dictionaries = (
+        pairs_of((source, target), languages=("en", language)),
+        [Dictionary("en", language, [entry])],
+    )
     (sample,), _ = make(pairs, dictionaries=dictionaries, tokenizer=tokenizer)
     for side, word in zip(("source", "target"), entry, strict=True):
         assert "".join(tokens(sample, side, tokenizer)).strip("▁") == word == sample[f"{side}_word"]
@@ -173,12 +229,20 @@ def test_marks_of_spaces_and_languages_without_any(language: str, source: str, t
 
 @pytest.mark.parametrize("name", ["en-de.txt", "words.en-de.tsv.gz"])
 def test_dictionaries_are_read_packed_or_not(tmp_path: Path, name: str) -> None:
-    file = write_text(tmp_path / name, "dog Hund\n\nguinea  pig\tMeerschweinchen\ndog Hund\r\nDog\tHund \n")
-    dictionary, entries = read_dictionary(file), [("dog", "Hund"), ("guinea pig", "Meerschweinchen"), ("Dog", "Hund")]
+    file = write_text(
+        tmp_path / name, "dog Hund\n\nguinea  pig\tMeerschweinchen\ndog Hund\r\nDog\tHund \n"
+    )
+    dictionary, entries = (
+        read_dictionary(file),
+        [("dog", "Hund"), ("guinea pig", "Meerschweinchen"), ("Dog", "Hund")],
+    )
     assert dictionary == Dictionary("en", "de", entries, str(file))
     more = write_text(tmp_path / "more.en-de.tsv", "dog\tHund\nc\td\n")
     assert sorted(read_dictionary([file, more]).entries) == sorted([*entries, ("c", "d")])
-    for others in ([file, write_text(tmp_path / "en-fr.txt", "a b\n")], [write_text(tmp_path / "en-fr.tsv", "\n")]):
+    for others in (
+        [file, write_text(tmp_path / "en-fr.txt", "a b\n")],
+        [write_text(tmp_path / "en-fr.tsv", "\n")],
+    ):
         with pytest.raises(DataError, match=r"en-fr\.t"):
             read_dictionary(others)
 
@@ -203,12 +267,20 @@ def test_the_wrong_direction_is_noticed() -> None:
         ("...", "en", []),
     ],
 )
-def test_words_are_runs_of_letters_marks_and_digits(text: str, language: str, expected: list[str]) -> None:
+def test_words_are_runs_of_letters_marks_and_digits(
+    text: str, language: str, expected: list[str]
+) -> None:
     assert [text[start:end] for start, end in word_splitter(language)(text)] == expected
 
 
 def test_stop_words_are_those_of_the_language_or_of_a_file(tmp_path: Path) -> None:
-    assert "the" in stop_words("en") and "house" not in stop_words("en") and "e" in stop_words("pt-br")
-    assert stop_words("nb") == stop_words("no") and stop_words("no") and stop_words("te") == frozenset()
+    assert (
+        "the" in stop_words("en") and "house" not in stop_words("en") and "e" in stop_words("pt-br")
+    )
+    assert (
+        stop_words("nb") == stop_words("no")
+        and stop_words("no")
+        and stop_words("te") == frozenset()
+    )
     file = write_text(tmp_path / "short.pt-BR.txt", "\ufeffUm\n\n  uma \n")
     assert read_stop_words(file) == ("pt-br", {"um", "uma"})

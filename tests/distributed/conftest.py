@@ -6,7 +6,9 @@ from tests.distributed.workers import Result, run_on_two_ranks
 
 
 @pytest.fixture(scope="module")
-def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Result, Result]:
+def results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Result, Result, Result]:
     """Of one rank, and of each of two."""
     folder = tmp_path_factory.mktemp("ranks")
     single = request.module.work(0, 1, folder)

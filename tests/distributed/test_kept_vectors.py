@@ -34,9 +34,16 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
     own = folder / f"disk-{rank}-of-{ranks}"
     places = {"shared": (folder / f"disk-of-{ranks}", 8), "own": (own, 8), "one": (own / "1", 100)}
     for name, (place, shard_size) in places.items():
-        kept = KeptVectors(place, shard_size=shard_size, distributed=ranks > 1).write(vectors(), vectors().__getitem__)
+        kept = KeptVectors(place, shard_size=shard_size, distributed=ranks > 1).write(
+            vectors(), vectors().__getitem__
+        )
         scores, rows = kept.top_k(queries(), K)
-        result[name] = {"scores": scores, "rows": rows, "shards": len(kept.files), "length": len(kept)}
+        result[name] = {
+            "scores": scores,
+            "rows": rows,
+            "shards": len(kept.files),
+            "length": len(kept),
+        }
     dist.barrier() if ranks > 1 else None
     embedded: list[slice] = []
     # A run by as many ranks again, or by another number on the same disk, embeds nothing that is there.
@@ -56,9 +63,13 @@ def metrics(folder: Path, ranks: int) -> dict[str, dict[str, float]]:
     return RetrievalEvaluator({"sw": data}, **options).evaluate(tiny.static()).scores
 
 
-def test_two_ranks_find_exactly_what_a_search_in_memory_finds(results: tuple[Result, Result, Result]) -> None:
+def test_two_ranks_find_exactly_what_a_search_in_memory_finds(
+    results: tuple[Result, Result, Result],
+) -> None:
     exact = queries() @ torch.from_numpy(vectors()).float().T
-    expected = [sorted(range(ROWS), key=lambda row: (-scores[row].item(), row))[:K] for scores in exact]
+    expected = [
+        sorted(range(ROWS), key=lambda row: (-scores[row].item(), row))[:K] for scores in exact
+    ]
     for name in ("shared", "own", "one"):
         single, *ranks = (result[name] for result in results)
         for of_rank in (single, *ranks):

@@ -29,12 +29,16 @@ def run_on_two_ranks(work: Callable[[int, int, Path], Result], folder: Path) -> 
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     # One process imports the libraries, and the ranks of all tests are forked from it.
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["sentence_transformers", "accelerate"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(
+        ["sentence_transformers", "accelerate"]
+    )
     mp.start_processes(_join_and_work, (2, port, work, folder), nprocs=2, start_method="forkserver")
     return [torch.load(folder / f"result-{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
-def _join_and_work(rank: int, ranks: int, port: int, work: Callable[..., Result], folder: Path) -> None:
+def _join_and_work(
+    rank: int, ranks: int, port: int, work: Callable[..., Result], folder: Path
+) -> None:
     torch.set_num_threads(1)
     # As torchrun sets them; accelerate reads them too.
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": ranks}
@@ -52,13 +56,21 @@ def share(items: list, rank: int, ranks: int) -> list:
 
 
 def train(
-    loss: CrossLingualLoss, model: SentenceTransformer, batches: list[Features], ranks: int, labels: Any = None
+    loss: CrossLingualLoss,
+    model: SentenceTransformer,
+    batches: list[Features],
+    ranks: int,
+    labels: Any = None,
 ) -> Result:
     """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
     losses = [module for module in loss.double().modules() if isinstance(module, CrossLingualLoss)]
     names = {id(p): name for name, p in loss.named_parameters()}
     owned = {names[id(p)]: p for p in loss.owned_parameters()}
-    encoder = {name: p for name, p in model.named_parameters() if ".pooler." not in name and p.requires_grad}
+    encoder = {
+        name: p
+        for name, p in model.named_parameters()
+        if ".pooler." not in name and p.requires_grad
+    }
     # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait for each other.
     options = {"find_unused_parameters": True, "broadcast_buffers": False}
     wrapped: Any = DistributedDataParallel(model, **options) if ranks > 1 else model

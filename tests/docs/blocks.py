@@ -20,6 +20,10 @@ class Block(NamedTuple):
 
 def python_blocks(text: str) -> list[Block]:
     return [
-        Block(text.count("\n", 0, match.start("code")) + 1, textwrap.dedent(match["code"]), match["marker"] is None)
+        Block(
+            text.count("\n", 0, match.start("code")) + 1,
+            textwrap.dedent(match["code"]),
+            match["marker"] is None,
+        )
         for match in FENCE.finditer(text)
     ]

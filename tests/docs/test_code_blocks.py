@@ -9,7 +9,10 @@ from tests.conftest import REPOSITORY
 from tests.docs.blocks import python_blocks
 
 FILES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
-EXAMPLES = {str(file.relative_to(REPOSITORY)): python_blocks(file.read_text(encoding="utf-8")) for file in FILES}
+EXAMPLES = {
+    str(file.relative_to(REPOSITORY)): python_blocks(file.read_text(encoding="utf-8"))
+    for file in FILES
+}
 PAGES = {name: blocks for name, blocks in EXAMPLES.items() if blocks}
 
 
@@ -24,6 +27,9 @@ def test_the_examples_of_a_page_run(name: str, workspace: Path) -> None:
     for block in PAGES[name]:
         if block.runs:
             # Empty lines put the code where it is in the page, so that errors name the right line.
-            exec(compile("\n" * (block.line - 1) + block.code, str(REPOSITORY / name), "exec"), namespace)
+            exec(
+                compile("\n" * (block.line - 1) + block.code, str(REPOSITORY / name), "exec"),
+                namespace,
+            )
     if "trainer" in namespace:
         assert namespace["trainer"].state.global_step == namespace["trainer"].args.max_steps

@@ -25,7 +25,9 @@ def commands_of(page: Path) -> list[list[str]]:
     for block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").splitlines():
             words = list(dropwhile(lambda word: "=" in word, shlex.split(line, comments=True)))
-            if words and (words[0] == "st-xlret" or (words[0] in LAUNCHERS and "training_scripts" in line)):
+            if words and (
+                words[0] == "st-xlret" or (words[0] in LAUNCHERS and "training_scripts" in line)
+            ):
                 chosen.append(words)
     return chosen
 
@@ -44,8 +46,13 @@ def parse(words: list[str]) -> None:
 
     if words[:2] == ["st-xlret", "train"]:
         words = ["python", f"training_scripts/train_{words[2].replace('-', '_')}.py", *words[3:]]
-        words = [f"training_scripts/recipes/{word}" if word.endswith(".yaml") else word for word in words]
-    with patch.object(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop), pytest.raises(Parsed):
+        words = [
+            f"training_scripts/recipes/{word}" if word.endswith(".yaml") else word for word in words
+        ]
+    with (
+        patch.object(HfArgumentParser, "parse_args_into_dataclasses", parse_and_stop),
+        pytest.raises(Parsed),
+    ):
         if words[0] == "st-xlret":
             commands.run_command(words[1], words[2:], prog="st-xlret")
         place = next(i for i, word in enumerate(words) if word.startswith("training_scripts"))
@@ -56,7 +63,9 @@ CASES = [(page, words) for page in PAGES for words in commands_of(page)]
 
 
 @pytest.mark.parametrize(
-    ("page", "words"), CASES, ids=[f"{page.relative_to(REPOSITORY)}-{i}" for i, (page, _) in enumerate(CASES)]
+    ("page", "words"),
+    CASES,
+    ids=[f"{page.relative_to(REPOSITORY)}-{i}" for i, (page, _) in enumerate(CASES)],
 )
 def test_the_options_exist(page: Path, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(REPOSITORY)

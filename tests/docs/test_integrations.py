@@ -28,12 +28,18 @@ def langchain(names: dict[str, Any]) -> Vectors:
 def haystack(names: dict[str, Any]) -> Vectors:
     from haystack import Document
 
-    documents = names["document_embedder"].run([Document(content=text) for text in DOCUMENTS])["documents"]
-    return names["query_embedder"].run(QUERY)["embedding"], [document.embedding for document in documents]
+    documents = names["document_embedder"].run([Document(content=text) for text in DOCUMENTS])[
+        "documents"
+    ]
+    return names["query_embedder"].run(QUERY)["embedding"], [
+        document.embedding for document in documents
+    ]
 
 
 def llama_index(names: dict[str, Any]) -> Vectors:
-    return names["embed_model"].get_query_embedding(QUERY), names["embed_model"].get_text_embedding_batch(DOCUMENTS)
+    return names["embed_model"].get_query_embedding(QUERY), names[
+        "embed_model"
+    ].get_text_embedding_batch(DOCUMENTS)
 
 
 LIBRARIES: dict[str, Callable[..., Vectors]] = {
@@ -60,7 +66,9 @@ def as_the_page_says(code: str, model: str) -> str:
         code = code.replace('"prompt_name": "document"', '"prompt_name": "passage"')
     if "per language" in model:
         query = "query_fr" if "apart" in model else "fr"
-        code = code.replace('"task": "query"', f'"task": "{query}"').replace('"task": "document"', '"task": "fr"')
+        code = code.replace('"task": "query"', f'"task": "{query}"').replace(
+            '"task": "document"', '"task": "fr"'
+        )
         code = code.replace(", role=", ', "fr", role=')
     return code
 
@@ -79,13 +87,19 @@ def test_queries_and_documents_are_embedded_as_by_the_host(
         of_queries = moved(*languages) if "apart" in model else None
         encoder = export(encoder, moved(*languages), query_calibration=of_queries)
     encoder.save(f"runs/{model}")  # Haystack keeps models by their path
-    (block,) = (block for block in python_blocks(PAGE.read_text(encoding="utf-8")) if f"from {library} " in block.code)
+    (block,) = (
+        block
+        for block in python_blocks(PAGE.read_text(encoding="utf-8"))
+        if f"from {library} " in block.code
+    )
     names: dict[str, Any] = {}
     exec(as_the_page_says(block.code, model).replace("runs/calibrated", f"runs/{model}"), names)
     query, documents = LIBRARIES[library](names)
     language = "fr" if "per language" in model else None
     np.testing.assert_allclose(query, encode(encoder, QUERY, language, role="query"), atol=1e-5)
-    np.testing.assert_allclose(documents, encode(encoder, DOCUMENTS, language, role="document"), atol=1e-5)
+    np.testing.assert_allclose(
+        documents, encode(encoder, DOCUMENTS, language, role="document"), atol=1e-5
+    )
     if "passage" not in model and language is None:
         np.testing.assert_allclose(query, encoder.encode_query(QUERY), atol=1e-5)
         np.testing.assert_allclose(documents, encoder.encode_document(DOCUMENTS), atol=1e-5)
@@ -104,7 +118,9 @@ def embedded(text: str) -> list[float]:
 def langchain_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
     from langchain_core.vectorstores import InMemoryVectorStore
 
-    api: Any = SimpleNamespace(embed_query=embedded, embed_documents=lambda texts: [*map(embedded, texts)])
+    api: Any = SimpleNamespace(
+        embed_query=embedded, embed_documents=lambda texts: [*map(embedded, texts)]
+    )
     names |= {"api": api, "store": InMemoryVectorStore(api)}
     names["store"].add_texts(TEXTS)
     return lambda query: [document.page_content for document in names["retriever"].invoke(query)]
@@ -129,14 +145,22 @@ def haystack_store(names: dict[str, Any]) -> Callable[[str], list[str]]:
     store.write_documents([Document(content=text, embedding=embedded(text)) for text in TEXTS])
     api = SimpleNamespace(run=lambda text: {"embedding": embedded(text)})
     names |= {"api": api, "retriever": InMemoryEmbeddingRetriever(store)}
-    return lambda query: [document.content for document in names["MappedRetriever"]().run(query)["documents"]]
+    return lambda query: [
+        document.content for document in names["MappedRetriever"]().run(query)["documents"]
+    ]
 
 
-STORES = {"langchain_core": langchain_store, "llama_index.core": llama_index_store, "haystack": haystack_store}
+STORES = {
+    "langchain_core": langchain_store,
+    "llama_index.core": llama_index_store,
+    "haystack": haystack_store,
+}
 
 
 @pytest.mark.parametrize("library", STORES)
-def test_queries_of_a_service_are_mapped(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_of_a_service_are_mapped(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip(library)
     noise = np.random.default_rng(0).normal(scale=0.3, size=(2, 60, 5))
     clouds = {code: noise[i] + embedded(TEXTS[2 + i]) for i, code in enumerate(("en", "fr"))}

@@ -17,7 +17,11 @@ PARAGRAPH = {
     "fr": ["Une voiture la nuit.", "Une auberge avec du pain."],
     "de": ["Ein wagen bei nacht.", "Der gasthof hatte brot."],
 }
-QUESTIONS = {"en": ["Who took the taxi", "hotel bread"], "fr": ["voiture", "pain"], "de": ["wagen", "brot"]}
+QUESTIONS = {
+    "en": ["Who took the taxi", "hotel bread"],
+    "fr": ["voiture", "pain"],
+    "de": ["wagen", "brot"],
+}
 
 
 def write_tatoeba(folder: Path) -> Path:
@@ -33,8 +37,14 @@ def write_lareqa(folder: Path, languages: tuple[str, ...] = ("en", "fr", "de")) 
     for language in languages:
         first, second = PARAGRAPH[language]
         questions = [
-            {"id": f"q{number}", "question": question, "answers": [{"answer_start": start, "text": "unused"}]}
-            for number, question, start in zip((1, 2), QUESTIONS[language], (2, len(first) + 3), strict=True)
+            {
+                "id": f"q{number}",
+                "question": question,
+                "answers": [{"answer_start": start, "text": "unused"}],
+            }
+            for number, question, start in zip(
+                (1, 2), QUESTIONS[language], (2, len(first) + 3), strict=True
+            )
         ]
         breaks = [[0, len(first)], [len(first) + 1, len(first) + 1 + len(second)]]
         paragraph = {"context": f"{first} {second}", "sentence_breaks": breaks, "qas": questions}
@@ -64,15 +74,24 @@ def write_beir(folder: Path, end: str = "") -> Path:
 def write_bucc(folder: Path, splits: tuple[str, ...] = ("training", "test")) -> Path:
     """BUCC's de-en.training.de and so on, with two translations among four sentences."""
     for split in splits:
-        write_text(folder / f"de-en.{split}.de", "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n")
-        write_text(folder / f"de-en.{split}.en", "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n")
+        write_text(
+            folder / f"de-en.{split}.de",
+            "de-0\twagen nacht\nde-1\tbrot\nde-2\thaus wasser\nde-3\tgasthof\n",
+        )
+        write_text(
+            folder / f"de-en.{split}.en",
+            "en-0\tbread\nen-1\ttaxi night\nen-2\thouse\nen-3\thotel\n",
+        )
         write_text(folder / f"de-en.{split}.gold", "de-1\ten-0\nde-3\ten-3\n")
     return folder
 
 
 def spans(text: str, *parts: str) -> list[dict[str, Any]]:
     """Where parts of a text are."""
-    return [{"start": text.index(part), "end": text.index(part) + len(part), "text": part} for part in parts]
+    return [
+        {"start": text.index(part), "end": text.index(part) + len(part), "text": part}
+        for part in parts
+    ]
 
 
 def write_mewsli_x(folder: Path) -> Path:
@@ -82,14 +101,21 @@ def write_mewsli_x(folder: Path) -> Path:
         word = WORDS[language][row]
         sentences = f"A {word}.", f"It is a {word}."
         entity = {"entity_id": f"Q{row}", "title": word, "description": "\n".join(sentences)}
-        about = {"description_language": language, "sentence_spans": spans(entity["description"], *sentences)}
+        about = {
+            "description_language": language,
+            "sentence_spans": spans(entity["description"], *sentences),
+        }
         entities.append({**entity, **about})
     for language in ("en", "de"):
         words = WORDS[language]
         sentences = "First.", f"{words[0]} and {words[4]} met.", f"Then {words[1]}."
         text = " ".join(sentences)
         mentions = [
-            {"example_id": f"{language}-{row}", "entity_id": f"Q{row}", "mention_span": spans(text, words[row])[0]}
+            {
+                "example_id": f"{language}-{row}",
+                "entity_id": f"Q{row}",
+                "mention_span": spans(text, words[row])[0],
+            }
             for row in (0, 1, 4)
         ]
         context = {"language": language, "text": text, "sentence_spans": spans(text, *sentences)}
@@ -103,7 +129,11 @@ def write_mewsli_x(folder: Path) -> Path:
 # Passages (id, title, text), and questions with the passages that are right; one without any does not count.
 MR_TYDI = {
     "swahili": (
-        [("10#0", "sun", "moon star rain"), ("10#1", "sun", "snow tree"), ("11#0", "leaf", "root fish")],
+        [
+            ("10#0", "sun", "moon star rain"),
+            ("10#1", "sun", "snow tree"),
+            ("11#0", "leaf", "root fish"),
+        ],
         [("1", "moon star", ["10#0"]), ("2", "root fish", ["10#1", "11#0"]), ("3", "snow", [])],
     ),
     "telugu": (
@@ -115,7 +145,11 @@ MR_TYDI = {
 HUB_TOPICS = "mr-tydi/{}/ir-format-data/"
 MR_TYDI_FILES = {
     "release": ("{}/collection/docs.jsonl.gz", "{}/topic.test.tsv", "{}/qrels.test.txt"),
-    "hub": ("mr-tydi-corpus/{}/corpus.jsonl.gz", f"{HUB_TOPICS}topics.test.txt", f"{HUB_TOPICS}qrels.test.txt"),
+    "hub": (
+        "mr-tydi-corpus/{}/corpus.jsonl.gz",
+        f"{HUB_TOPICS}topics.test.txt",
+        f"{HUB_TOPICS}qrels.test.txt",
+    ),
     "merged": ("{}/corpus.jsonl.gz", "{}/test.jsonl.gz", ""),
 }
 
@@ -123,27 +157,53 @@ MR_TYDI_FILES = {
 def write_mr_tydi(root: Path, layout: str = "release") -> Path:
     """Two languages, in mrtydi-v1.1-swahili/ and mrtydi-v1.1-telugu/."""
     for language, (passages, questions) in MR_TYDI.items():
-        corpus, topics, qrels = (root / name.format(f"mrtydi-v1.1-{language}") for name in MR_TYDI_FILES[layout])
-        records = {name: {"docid": name, "title": title, "text": text} for name, title, text in passages}
-        contents = [{"id": name, "contents": f"{title}\n\n{text}" if title else text} for name, title, text in passages]
+        corpus, topics, qrels = (
+            root / name.format(f"mrtydi-v1.1-{language}") for name in MR_TYDI_FILES[layout]
+        )
+        records = {
+            name: {"docid": name, "title": title, "text": text} for name, title, text in passages
+        }
+        contents = [
+            {"id": name, "contents": f"{title}\n\n{text}" if title else text}
+            for name, title, text in passages
+        ]
         write_jsonl(corpus, contents if layout == "release" else records.values())
         if layout == "merged":
             asked = (
-                {"query_id": query, "query": text, "positive_passages": [records[name] for name in right]}
+                {
+                    "query_id": query,
+                    "query": text,
+                    "positive_passages": [records[name] for name in right],
+                }
                 for query, text, right in questions
             )
             write_jsonl(topics, asked)
         else:
             write_text(topics, "".join(f"{query}\t{text}\n" for query, text, _ in questions))
-            write_text(qrels, "".join(f"{query}\tQ0\t{name}\t1\n" for query, _, right in questions for name in right))
+            write_text(
+                qrels,
+                "".join(
+                    f"{query}\tQ0\t{name}\t1\n" for query, _, right in questions for name in right
+                ),
+            )
     return root
 
 
 def write_xor(folder: Path) -> Path:
     """psgs_w100.tsv, quoted as the csv module does, and the questions of the dev split, one of which has no answer."""
-    passages = '1\ttaxi in Helsinki\tA\n2\tbread since 1905\tB\n3\t"He said ""no"" twice"\t"""Heroes"""\n'
+    passages = (
+        '1\ttaxi in Helsinki\tA\n2\tbread since 1905\tB\n3\t"He said ""no"" twice"\t"""Heroes"""\n'
+    )
     write_text(folder / "psgs_w100.tsv", f"id\ttext\ttitle\n{passages}")
-    asked = [("taxi", "fi", "Helsinki"), ("hotel", "fi", "Oslo"), ("bread", "ko", "1905"), ("night", "ko", "yes")]
-    questions = ({"id": question, "question": question, "lang": code, "answers": [a]} for question, code, a in asked)
+    asked = [
+        ("taxi", "fi", "Helsinki"),
+        ("hotel", "fi", "Oslo"),
+        ("bread", "ko", "1905"),
+        ("night", "ko", "yes"),
+    ]
+    questions = (
+        {"id": question, "question": question, "lang": code, "answers": [a]}
+        for question, code, a in asked
+    )
     write_jsonl(folder / "xor_dev_retrieve_eng_span_v1_1.jsonl", questions)
     return folder

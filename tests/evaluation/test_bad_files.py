@@ -19,7 +19,13 @@ WRITERS = {
     "retrieval": samples.write_beir,
     "xor-retrieve": samples.write_xor,
 }
-NEEDED = ("de-en.training.de", "qrels.test.txt", "candidate_set_entities.jsonl", "queries.jsonl", "psgs_w100.tsv")
+NEEDED = (
+    "de-en.training.de",
+    "qrels.test.txt",
+    "candidate_set_entities.jsonl",
+    "queries.jsonl",
+    "psgs_w100.tsv",
+)
 
 
 @pytest.mark.parametrize(
@@ -29,24 +35,78 @@ NEEDED = ("de-en.training.de", "qrels.test.txt", "candidate_set_entities.jsonl",
         ("bucc", "de-en.test.en", "en-2\t", "en-1\t", "test.en, line 3"),
         ("bucc", "de-en.training.gold", "de-3\t", "de-9\t", "training.gold, line 2: .*'de-9'"),
         ("lareqa", "xquad-r/en.json", "sentence_breaks", "breaks", "en.json.*sentence_breaks"),
-        ("mewsli-x", "wikinews_mentions-test.jsonl", '"text": "First.*?"', '"text": ""', "line 1: .*get-mewsli-x"),
-        ("mewsli-x", "wikinews_mentions-test.jsonl", '"text": "wagen"', '"text": "bus"', "line 2: .*'bus'"),
-        ("mewsli-x", "candidate_set_entities.jsonl", "description_language", "language", "line 1: .*'description_lang"),
-        ("mrtydi", "mrtydi-v1.1-swahili/topic.test.tsv", "3\tsnow", "3 snow", "topic.test.tsv, line 3"),
-        ("mrtydi", "mrtydi-v1.1-swahili/collection/docs.jsonl.gz", "contents", "content", "docs.jsonl.gz, line 1"),
+        (
+            "mewsli-x",
+            "wikinews_mentions-test.jsonl",
+            '"text": "First.*?"',
+            '"text": ""',
+            "line 1: .*get-mewsli-x",
+        ),
+        (
+            "mewsli-x",
+            "wikinews_mentions-test.jsonl",
+            '"text": "wagen"',
+            '"text": "bus"',
+            "line 2: .*'bus'",
+        ),
+        (
+            "mewsli-x",
+            "candidate_set_entities.jsonl",
+            "description_language",
+            "language",
+            "line 1: .*'description_lang",
+        ),
+        (
+            "mrtydi",
+            "mrtydi-v1.1-swahili/topic.test.tsv",
+            "3\tsnow",
+            "3 snow",
+            "topic.test.tsv, line 3",
+        ),
+        (
+            "mrtydi",
+            "mrtydi-v1.1-swahili/collection/docs.jsonl.gz",
+            "contents",
+            "content",
+            "docs.jsonl.gz, line 1",
+        ),
         ("retrieval", "corpus.jsonl", "en-00-0-1", "en-00-0-0", "'en-00-0-0'"),
-        ("retrieval", "corpus.jsonl", '"text": "A taxi', '"text": 3, "x": "A taxi', "corpus.jsonl, line 1"),
+        (
+            "retrieval",
+            "corpus.jsonl",
+            '"text": "A taxi',
+            '"text": 3, "x": "A taxi',
+            "corpus.jsonl, line 1",
+        ),
         ("retrieval", "queries.jsonl", '"language": "fr"', '"x": 1', "queries.jsonl, line 3"),
         ("retrieval", "qrels/test.tsv", "en-q2\ten", "xx-q2\ten", "test.tsv: .*'xx-q2'"),
         ("xor-retrieve", "psgs_w100.tsv", "\n2\t", "\n2 ", "psgs_w100.tsv, line 3"),
-        ("xor-retrieve", "xor_dev_retrieve_eng_span_v1_1.jsonl", '"lang"', '"language"', "xor_dev.*, line 1: .*'lang'"),
-        ("xor-retrieve", "xor_dev_retrieve_eng_span_v1_1.jsonl", r'"answers": \[.*\]', '"answers": ["yes"]', "has no"),
+        (
+            "xor-retrieve",
+            "xor_dev_retrieve_eng_span_v1_1.jsonl",
+            '"lang"',
+            '"language"',
+            "xor_dev.*, line 1: .*'lang'",
+        ),
+        (
+            "xor-retrieve",
+            "xor_dev_retrieve_eng_span_v1_1.jsonl",
+            r'"answers": \[.*\]',
+            '"answers": ["yes"]',
+            "has no",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:tokens are counted")
-def test_file_and_line_are_named(benchmark: str, file: str, old: str, new: str, message: str, tmp_path: Path) -> None:
+def test_file_and_line_are_named(
+    benchmark: str, file: str, old: str, new: str, message: str, tmp_path: Path
+) -> None:
     path = WRITERS[benchmark](tmp_path / "data") / file
-    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text(encoding="utf-8")
+    text = (
+        gzip.decompress(path.read_bytes()).decode()
+        if path.suffix == ".gz"
+        else path.read_text(encoding="utf-8")
+    )
     assert re.search(old, text)
     write_text(path, re.sub(old, new, text))
     options = {"cache_dir": tmp_path / "cache"} if benchmark in ("mrtydi", "xor-retrieve") else {}

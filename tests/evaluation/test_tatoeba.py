@@ -8,7 +8,12 @@ from mteb.tasks.bitext_mining import TatoebaBitextMining
 from sklearn.metrics import f1_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from st_xlret.evaluation import BilingualRetrievalEvaluator, TatoebaEvaluator, retrieval_accuracy, weighted_f1
+from st_xlret.evaluation import (
+    BilingualRetrievalEvaluator,
+    TatoebaEvaluator,
+    retrieval_accuracy,
+    weighted_f1,
+)
 from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator, load_tatoeba, tatoeba_language
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.data.files import write_text
@@ -17,7 +22,9 @@ from tests.evaluation.samples import WORDS
 ALL_CODES = sorted(pair.removesuffix("-eng") for pair in TatoebaBitextMining.metadata.eval_langs)
 
 
-def test_the_files_are_read_line_by_line_by_either_code_and_in_part(static_model, tatoeba_folder) -> None:
+def test_the_files_are_read_line_by_line_by_either_code_and_in_part(
+    static_model, tatoeba_folder
+) -> None:
     cut = TatoebaEvaluator.from_directory(tatoeba_folder, max_sentences=3).evaluate(static_model)
     assert cut.average["accuracy"] == 1.0 and cut.protocol["sentences_per_language"] == "de 3, fr 3"
     assert list(load_tatoeba(tatoeba_folder)) == ["de", "fr"]
@@ -34,17 +41,35 @@ def test_the_files_are_read_line_by_line_by_either_code_and_in_part(static_model
 
 def test_codes_of_all_languages_are_distinct() -> None:
     assert len(ALL_CODES) == len({tatoeba_language(code) for code in ALL_CODES}) == 112
-    short = {"fra": "fr", "ell": "el", "zsm": "ms", "lvs": "lv", "nob": "nb", "nno": "nn", "tgl": "tl", "cmn": "zh"}
-    unchanged = {code: code for code in ("arq", "arz", "yue", "wuu", "ceb", "dtp", "kzj", "mhr", "cbk")}
-    assert all(tatoeba_language(code) == expected for code, expected in {**short, **unchanged}.items())
+    short = {
+        "fra": "fr",
+        "ell": "el",
+        "zsm": "ms",
+        "lvs": "lv",
+        "nob": "nb",
+        "nno": "nn",
+        "tgl": "tl",
+        "cmn": "zh",
+    }
+    unchanged = {
+        code: code for code in ("arq", "arz", "yue", "wuu", "ceb", "dtp", "kzj", "mhr", "cbk")
+    }
+    assert all(
+        tatoeba_language(code) == expected for code, expected in {**short, **unchanged}.items()
+    )
 
 
 def test_hub_rows_are_grouped_by_language(monkeypatch) -> None:
-    sides = [[f"{word}\n" for word in words] for words in (WORDS["de"] + WORDS["fr"], WORDS["en"] * 2)]
+    sides = [
+        [f"{word}\n" for word in words] for words in (WORDS["de"] + WORDS["fr"], WORDS["en"] * 2)
+    ]
     rows = {"lang": ["deu-eng"] * 6 + ["cmn-eng"] * 6, "sentence1": sides[0], "sentence2": sides[1]}
     of_hub = {("mteb/tatoeba-bitext-mining", "test"): datasets.Dataset.from_dict(rows)}
     monkeypatch.setattr(datasets, "load_dataset", lambda name, *, split: of_hub[name, split])
-    assert load_tatoeba(None) == {"zh": (WORDS["fr"], WORDS["en"]), "de": (WORDS["de"], WORDS["en"])}
+    assert load_tatoeba(None) == {
+        "zh": (WORDS["fr"], WORDS["en"]),
+        "de": (WORDS["de"], WORDS["en"]),
+    }
     assert list(TatoebaEvaluator.from_directory(None, ["zh"]).sentences) == ["zh"]
     with pytest.raises(ValueError, match="'fr'"):
         load_tatoeba(None, ["fr"])
@@ -60,7 +85,9 @@ def test_the_real_test_set_has_112_languages(real_data) -> None:
 def test_every_pair_both_ways_and_their_mean(static_model) -> None:
     evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, calibration=CalibrationLayer(16))
     metrics = evaluator(static_model)
-    assert metrics["bilingual_en-fr_accuracy"] == metrics["bilingual_en-fr_accuracy_backward"] == 1.0
+    assert (
+        metrics["bilingual_en-fr_accuracy"] == metrics["bilingual_en-fr_accuracy_backward"] == 1.0
+    )
     assert metrics["bilingual_en-de_accuracy"] == metrics["bilingual_fr-de_accuracy_forward"] == 0.5
     assert evaluator.primary_metric == "bilingual_average_accuracy"
     assert metrics["bilingual_average_accuracy"] == pytest.approx(4 / 6)
@@ -75,10 +102,14 @@ def test_accuracy_and_weighted_f1_are_those_of_scikit_learn(rows: int) -> None:
     source, noise = generator.normal(size=(2, rows, 6))
     target = source + 0.8 * noise
     cosines = cosine_similarity(source, target)
-    forward, backward = (float((side.argmax(axis=1) == np.arange(rows)).mean()) for side in (cosines, cosines.T))
+    forward, backward = (
+        float((side.argmax(axis=1) == np.arange(rows)).mean()) for side in (cosines, cosines.T)
+    )
     expected = f1_score(range(rows), cosines.argmax(axis=1), average="weighted", zero_division=0)
     assert retrieval_accuracy(source, target) == (forward, backward)
-    assert weighted_f1(torch.from_numpy(source), torch.from_numpy(target)) == pytest.approx(expected, abs=1e-6)
+    assert weighted_f1(torch.from_numpy(source), torch.from_numpy(target)) == pytest.approx(
+        expected, abs=1e-6
+    )
     assert rows < 300 or 0.1 < expected < 0.98
 
 
@@ -98,9 +129,25 @@ def write_export(folder: Path, end: str = "") -> Path:
     """1 is linked to two German sentences and each link stands in both directions; 8 is linked to English alone."""
     codes = ["fra", "deu", "deu", "fra", "eng", "nob", "dan", "fra", "\\N"]
     words = ["voiture", "wagen", "gasthof", "auberge", "hotel", "bil", "vogn", "pain", "?"]
-    links = [(1, 2), (2, 1), (1, 3), (3, 1), (4, 3), (3, 4), (4, 5), (5, 4), (6, 7), (7, 6), (8, 5), (4, 999)]
+    links = [
+        (1, 2),
+        (2, 1),
+        (1, 3),
+        (3, 1),
+        (4, 3),
+        (3, 4),
+        (4, 5),
+        (5, 4),
+        (6, 7),
+        (7, 6),
+        (8, 5),
+        (4, 999),
+    ]
     rows = enumerate(zip(codes, words, strict=True), start=1)
-    write_text(folder / f"sentences.csv{end}", "".join(f"{row}\t{code}\t{word}\n" for row, (code, word) in rows))
+    write_text(
+        folder / f"sentences.csv{end}",
+        "".join(f"{row}\t{code}\t{word}\n" for row, (code, word) in rows),
+    )
     write_text(folder / f"links.csv{end}", "".join(f"{one}\t{other}\n" for one, other in links))
     return folder
 
@@ -117,19 +164,33 @@ def test_links_of_the_export(tmp_path: Path) -> None:
 
 
 def test_pairs_without_sentences_are_named(tmp_path: Path, tatoeba_folder: Path) -> None:
-    for folder, pair in ((write_export(tmp_path), "de-zh"), (tatoeba_folder, "fr-zh"), (tmp_path, "fr-")):
+    for folder, pair in (
+        (write_export(tmp_path), "de-zh"),
+        (tatoeba_folder, "fr-zh"),
+        (tmp_path, "fr-"),
+    ):
         with pytest.raises(ValueError, match=pair[-2:]):
             drawn(folder, pair)
 
 
-def test_the_join_takes_each_sentence_once(tmp_path: Path, static_model, tatoeba_folder: Path) -> None:
+def test_the_join_takes_each_sentence_once(
+    tmp_path: Path, static_model, tatoeba_folder: Path
+) -> None:
     write_text(tmp_path / "tatoeba.fra-eng.fra", "un\nune\ndeux\ntrois\nquatre")
     write_text(tmp_path / "tatoeba.fra-eng.eng", "one\none\ntwo\nthree\nfour")
     write_text(tmp_path / "tatoeba.deu-eng.deu", "eins\nzwei\nzwei\ndrei")
     write_text(tmp_path / "tatoeba.deu-eng.eng", "one\ntwo\nthree\nthree")
     french, german = ["un", "deux"], ["eins", "zwei"]  # "zwei" is taken by "two"
-    assert drawn(tmp_path, "fr-de", "de-fr") == {"fr-de": (french, german), "de-fr": (german, french)}
+    assert drawn(tmp_path, "fr-de", "de-fr") == {
+        "fr-de": (french, german),
+        "de-fr": (german, french),
+    }
     result = TatoebaPairsEvaluator.from_directory(tatoeba_folder, ["fr-de"]).evaluate(static_model)
     # German is aligned in its first three words of six.
-    assert result.scores == {"fr-de": {"accuracy": 0.5, "accuracy_forward": 0.5, "accuracy_backward": 0.5}}
-    assert result.protocol["sentences_per_language"] == "fr-de 6" and "English" in result.protocol["sentences"]
+    assert result.scores == {
+        "fr-de": {"accuracy": 0.5, "accuracy_forward": 0.5, "accuracy_backward": 0.5}
+    }
+    assert (
+        result.protocol["sentences_per_language"] == "fr-de 6"
+        and "English" in result.protocol["sentences"]
+    )

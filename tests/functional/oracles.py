@@ -14,7 +14,15 @@ def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def naive_context_loss(
-    z: Tensor, window: Ids, language, *, temperature, cross_language_negatives=False, normalize=True, queue=(), **tags
+    z: Tensor,
+    window: Ids,
+    language,
+    *,
+    temperature,
+    cross_language_negatives=False,
+    normalize=True,
+    queue=(),
+    **tags,
 ) -> Tensor:
     """Algorithm 1 of the CCP paper, lines 14-16, with the arguments of `contrastive_context_loss`."""
     tags["language"] = language
@@ -32,15 +40,30 @@ def naive_context_loss(
         for i in range(len(z)):
             if i == c or window[i] != window[c]:
                 continue
-            rows = [k for k in range(len(z)) if k != c and (window[k] == window[c] or may_be_negative(c, k))]
+            rows = [
+                k
+                for k in range(len(z))
+                if k != c and (window[k] == window[c] or may_be_negative(c, k))
+            ]
             keys = [k for k in range(len(queue)) if may_be_negative(c, k, "queue_")]
-            denominator = sum(score(z[c], z[k]) for k in rows) + sum(score(z[c], queue[k]) for k in keys)
+            denominator = sum(score(z[c], z[k]) for k in rows) + sum(
+                score(z[c], queue[k]) for k in keys
+            )
             terms.append(-torch.log(score(z[c], z[i]) / denominator))
     return torch.stack(terms).mean()
 
 
 def naive_masked_sentence_loss(
-    p: Tensor, h: Tensor, document: Ids, *, mu=0.5, temperature=0.1, intra=True, predicted=None, drawn=None, **tags: Ids
+    p: Tensor,
+    h: Tensor,
+    document: Ids,
+    *,
+    mu=0.5,
+    temperature=0.1,
+    intra=True,
+    predicted=None,
+    drawn=None,
+    **tags: Ids,
 ) -> Tensor:
     """Eq. 1-2 of the MSM paper; ``drawn`` are the rows that may be cross-document negatives."""
     language, text = tags.get("language"), tags.get("text")
@@ -53,7 +76,11 @@ def naive_masked_sentence_loss(
 
     terms = []
     for t in range(len(p)) if predicted is None else predicted:
-        same = [j for j in range(len(h)) if document[j] == document[t] and other_text(t, j)] if intra else []
+        same = (
+            [j for j in range(len(h)) if document[j] == document[t] and other_text(t, j)]
+            if intra
+            else []
+        )
         cross = [k for k in range(len(h)) if document[k] != document[t] and other_text(t, k)]
         cross = [k for k in cross if language is None or language[k] == language[t]]
         cross = [k for k in cross if drawn is None or k in drawn]
@@ -68,7 +95,11 @@ def naive_masked_sentence_loss(
 
 
 def naive_predictions(
-    layers: Sequence[Callable], embed: Callable, mask_vector: Tensor, positions: Tensor, documents: Sequence[Tensor]
+    layers: Sequence[Callable],
+    embed: Callable,
+    mask_vector: Tensor,
+    positions: Tensor,
+    documents: Sequence[Tensor],
 ) -> list[Tensor]:
     """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d)."""
     results = []
@@ -92,7 +123,11 @@ def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: Ids | None =
         positive = (anchor + len(x)) % len(z)
         others = [k for k in rows if k not in (anchor, positive) and text[k] != text[anchor]]
         negatives = sum(exponential(z[anchor], z[k], temperature) for k in others)
-        ratio = exponential(z[anchor], z[positive], temperature) / negatives if others else x.new_ones(())
+        ratio = (
+            exponential(z[anchor], z[positive], temperature) / negatives
+            if others
+            else x.new_ones(())
+        )
         terms.append(-torch.log(ratio))
     return torch.stack(terms).mean()
 
@@ -104,12 +139,18 @@ def naive_language_terms(x: Tensor, y: Tensor, others: Tensor | None) -> Tensor:
         for k, z in enumerate([*x, *y, *(() if others is None else others)]):
             if k not in (n, len(x) + n):
                 near_x, near_y = exponential(x[n], z), exponential(y[n], z)
-                terms.append(-torch.log(near_x / (near_x + near_y)) - torch.log(near_y / (near_x + near_y)))
+                terms.append(
+                    -torch.log(near_x / (near_x + near_y)) - torch.log(near_y / (near_x + near_y))
+                )
     return torch.stack(terms)
 
 
 def naive_retrieval_loss(
-    q: Tensor, p: Tensor, temperature: float, query_text: Ids | None = None, passage_text: Ids | None = None
+    q: Tensor,
+    p: Tensor,
+    temperature: float,
+    query_text: Ids | None = None,
+    passage_text: Ids | None = None,
 ) -> Tensor:
     """Eq. 1 of lang-contrastive, a term at a time."""
     query_text, passage_text = query_text or range(len(q)), passage_text or range(len(p))
@@ -117,13 +158,20 @@ def naive_retrieval_loss(
     for i in range(len(q)):
         same = [j for j in range(len(p)) if passage_text[j] == passage_text[i]]
         same += [j for j in range(len(q)) if query_text[j] == query_text[i]]
-        denominator = sum(exponential(q[i], p[j], temperature) for j in range(len(p)) if j == i or j not in same)
+        denominator = sum(
+            exponential(q[i], p[j], temperature) for j in range(len(p)) if j == i or j not in same
+        )
         terms.append(-torch.log(exponential(q[i], p[i], temperature) / denominator))
     return torch.stack(terms).mean()
 
 
 def naive_distillation(
-    student: Tensor, teacher: Tensor, bank: Tensor, temperature: float, weight: float, sharper: float | None = None
+    student: Tensor,
+    teacher: Tensor,
+    bank: Tensor,
+    temperature: float,
+    weight: float,
+    sharper: float | None = None,
 ) -> Tensor:
     """Row by row: the divergence of two softmaxes over the bank, and the distance of two directions."""
     terms = []

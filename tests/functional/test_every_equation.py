@@ -46,10 +46,14 @@ def test_types(name: str, dtype: torch.dtype, autocast: bool) -> None:
     loss.backward()
     assert loss.dtype == torch.promote_types(dtype, torch.float32)
     for matrix in inputs[:learning]:
-        assert matrix.grad is not None and matrix.grad.dtype == dtype and matrix.grad.isfinite().all()
+        assert (
+            matrix.grad is not None and matrix.grad.dtype == dtype and matrix.grad.isfinite().all()
+        )
     # The projection to a vocabulary is in 16 bits where its inputs or autocast are.
     rtol, atol = (2e-2, 2e-2) if name == "vocabulary" else (1e-4, 1e-5)
-    torch.testing.assert_close(loss.double(), equation(*(x.double() for x in inputs)), rtol=rtol, atol=atol)
+    torch.testing.assert_close(
+        loss.double(), equation(*(x.double() for x in inputs)), rtol=rtol, atol=atol
+    )
 
 
 @pytest.mark.parametrize("name", EQUATIONS)
@@ -58,7 +62,9 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
     inputs = matrices(count)
     if name == "masked sentence":  # its bias is a constant of the backward pass
         equation = lambda p, h: f.masked_sentence_loss(p, h, WINDOW, mu=0.0)  # noqa: E731
-    assert torch.autograd.gradcheck(lambda *learnt: equation(*learnt, *inputs[learning:]), inputs[:learning])
+    assert torch.autograd.gradcheck(
+        lambda *learnt: equation(*learnt, *inputs[learning:]), inputs[:learning]
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
@@ -71,7 +77,12 @@ def test_a_row_of_zeros_has_no_direction_and_no_gradient(name: str, dtype: torch
         others[-1][3] = 0
     loss = equation(first, *others)
     loss.backward()
-    assert loss.isfinite() and first.grad is not None and first.grad.isfinite().all() and not first.grad[2].any()
+    assert (
+        loss.isfinite()
+        and first.grad is not None
+        and first.grad.isfinite().all()
+        and not first.grad[2].any()
+    )
 
 
 X, Y, OTHER = torch.ones(6, 4), torch.ones(6, 4), torch.ones(6, 3)
@@ -91,12 +102,19 @@ CCP, MSM = (X, WINDOW, ONE), (X, Y, WINDOW)
         (f.language_contrastive_loss, (X, Y), {"reduction": "max"}, "'max'"),
         (f.language_contrastive_loss, (X[:1], Y[:1]), {}, "1 pairs, 0 others"),
         (f.masked_sentence_loss, (X, Y[:5], WINDOW), {}, r"h.*\(5, 4\)"),
-        (f.masked_sentence_loss, MSM, {"predicted": ONE > 0}, r"1 rows or more.*predicted.*\(0, 4\)"),
+        (
+            f.masked_sentence_loss,
+            MSM,
+            {"predicted": ONE > 0},
+            r"1 rows or more.*predicted.*\(0, 4\)",
+        ),
         (f.masked_sentence_loss, MSM, {"mu": -0.5}, "got -0.5"),
         (f.masked_sentence_loss, MSM, {"num_negatives": 0}, "and 0"),
         (f.chunked_cross_entropy, (OTHER, X, None, IDS), {}, r"hidden.*\(6, 3\)"),
     ],
 )
-def test_what_does_not_fit_is_refused(equation: Any, inputs: tuple[Any, ...], options: Any, named: str) -> None:
+def test_what_does_not_fit_is_refused(
+    equation: Any, inputs: tuple[Any, ...], options: Any, named: str
+) -> None:
     with pytest.raises(ValueError, match=named):
         equation(*inputs, **options)

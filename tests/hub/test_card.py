@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from datasets import Dataset
 from huggingface_hub import ModelCard, metadata_save
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from st_xlret import save_portable
@@ -21,12 +25,16 @@ from tests.docs.blocks import python_blocks
 EVIL = "<script>x()</script> [click](javascript:x) | `b`\n\n# Head\n---\n**b** {{ x }}"
 
 
-def card(model: SentenceTransformer, folder: Path, save: Any = SentenceTransformer.save_pretrained) -> ModelCard:
+def card(
+    model: SentenceTransformer, folder: Path, save: Any = SentenceTransformer.save_pretrained
+) -> ModelCard:
     save(model, str(folder))
     return ModelCard.load(folder / "README.md")
 
 
-def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_scores(tmp_path: Path) -> None:
+def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_scores(
+    tmp_path: Path,
+) -> None:
     model, hosts = tiny.transformer(), tiny.transformer()
     model[0].auto_model.config.name_or_path = "me/base"
     data = {"pairs": ["x.jsonl"], "documents": ["me/news:fr:train=fr", "big.jsonl"]}
@@ -35,13 +43,20 @@ def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_
     options: Any = {"max_steps": 1, "save_strategy": "no", "report_to": "none", "use_cpu": True}
     arguments = SentenceTransformerTrainingArguments(str(tmp_path / "run"), **options)
     for each in (model, hosts):
-        SentenceTransformerTrainer(each, arguments, rows, loss=MultipleNegativesRankingLoss(each)).train()
+        SentenceTransformerTrainer(
+            each, arguments, rows, loss=MultipleNegativesRankingLoss(each)
+        ).train()
     assert "moon bear" in card(hosts, tmp_path / "hosts").content
     for each in (hosts, SentenceTransformer(str(tmp_path / "hosts"), device="cpu")):
         assert "moon bear" not in card(each, tmp_path / "plain", save_portable).content
     model.model_card_data.all_hyperparameters["resume_from_checkpoint"] = "/home/me/run"
     written = card(model, tmp_path / "model")
-    facts = {"base_model": "me/base", "license": "openrail++", "language": ["en", "fr"], "datasets": ["me/news"]}
+    facts = {
+        "base_model": "me/base",
+        "license": "openrail++",
+        "language": ["en", "fr"],
+        "datasets": ["me/news"],
+    }
     assert {fact: getattr(written.data, fact) for fact in facts} == facts
     assert {"st-xlret", "toy", "loss:MultipleNegativesRankingLoss"} <= set(written.data.tags)
     assert "moon bear" not in written.content and "/home/me" not in written.content
@@ -49,25 +64,49 @@ def test_a_card_shows_no_text_of_the_training_and_an_exported_one_keeps_all_but_
     model.model_card_data.sections["Results"] = "99.9"
     calibration = CalibrationLayer(32, ["en", "fr"], pivot="en", steps=["shift"])
     written = card(export(model, calibration), tmp_path / "exported")
-    assert "## Calibration" in written.text and "- pairs: `x.jsonl`" in written.text and "99.9" not in written.text
-    assert "MultipleNegativesRankingLoss" in written.text and "generated_from_trainer" not in written.data.tags
+    assert (
+        "## Calibration" in written.text
+        and "- pairs: `x.jsonl`" in written.text
+        and "99.9" not in written.text
+    )
+    assert (
+        "MultipleNegativesRankingLoss" in written.text
+        and "generated_from_trainer" not in written.data.tags
+    )
     again = card(export(load_model(str(tmp_path / "exported"), "cpu")), tmp_path / "again")
     for each in (written, again):
-        assert {fact: getattr(each.data, fact) for fact in facts} == facts and "toy" in each.data.tags
+        assert {
+            fact: getattr(each.data, fact) for fact in facts
+        } == facts and "toy" in each.data.tags
 
 
 def test_what_others_wrote_is_no_markup(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(f"---\nlicense: 'mit\\n# x'\nbase_model: '{EVIL.splitlines()[0]}'\n---\n# B\n")
+    (tmp_path / "README.md").write_text(
+        f"---\nlicense: 'mit\\n# x'\nbase_model: '{EVIL.splitlines()[0]}'\n---\n# B\n"
+    )
     model = tiny.static()
-    set_card_data(model, base_model=str(tmp_path), data={"pairs": ["<b>`[click](javascript:x).jsonl"]})
+    set_card_data(
+        model, base_model=str(tmp_path), data={"pairs": ["<b>`[click](javascript:x).jsonl"]}
+    )
     assert (model.model_card_data.license, model.model_card_data.base_model) == (None, None)
-    text = card(export(model, CalibrationLayer(8, steps=[EVIL], notes={"note": EVIL})), tmp_path / "model").text
-    assert "<script>" not in text and "\n# Head" not in text and "`<b>'[click](javascript:x).jsonl`" in text
+    text = card(
+        export(model, CalibrationLayer(8, steps=[EVIL], notes={"note": EVIL})), tmp_path / "model"
+    ).text
+    assert (
+        "<script>" not in text
+        and "\n# Head" not in text
+        and "`<b>'[click](javascript:x).jsonl`" in text
+    )
 
 
 def test_facts_come_from_the_base_models_card(tmp_path: Path) -> None:
     file, model = tmp_path / "README.md", tiny.static()
-    facts = {"license": "mit", "base_model": "intfloat/e5", "language": ["fr", "multilingual"], "datasets": ["me/news"]}
+    facts = {
+        "license": "mit",
+        "base_model": "intfloat/e5",
+        "language": ["fr", "multilingual"],
+        "datasets": ["me/news"],
+    }
     metadata_save(file, {**facts, "tags": ["feature-extraction", "health", "mteb"]})
     set_card_data(model, base_model=str(tmp_path))
     stated = model.model_card_data
@@ -83,9 +122,15 @@ def test_facts_come_from_the_base_models_card(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("steps", "languages", "has_queries"),
-    [(["lsar"], [], True), (["shift", "scale"], ["en", "fr", "zh-tw"], True), (["shift", "rotate"], ["to"], False)],
+    [
+        (["lsar"], [], True),
+        (["shift", "scale"], ["en", "fr", "zh-tw"], True),
+        (["shift", "rotate"], ["to"], False),
+    ],
 )
-def test_the_card_of_a_calibrated_model(tmp_path: Path, steps: list, languages: list, has_queries: bool) -> None:
+def test_the_card_of_a_calibrated_model(
+    tmp_path: Path, steps: list, languages: list, has_queries: bool
+) -> None:
     base = tiny.static()
     base.prompts = {"query": "sun ", "passage": "moon "}
     calibration = CalibrationLayer(8, languages, pivot=(languages or [None])[0], steps=steps)
@@ -106,12 +151,20 @@ def test_examples_are_in_the_models_languages(tmp_path: Path) -> None:
     set_card_data(model, languages=["de", "es", "zh"])
     written = card(model, tmp_path)
     (example,) = written.data.to_dict()["widget"]
-    assert len(example["sentences"]) == 3 and all(sentence in written.text for sentence in example["sentences"])
+    assert len(example["sentences"]) == 3 and all(
+        sentence in written.text for sentence in example["sentences"]
+    )
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "model_cards").glob("[!R]*.md")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((REPOSITORY / "model_cards").glob("[!R]*.md")), ids=lambda file: file.stem
+)
 def test_the_cards_of_the_systems_are_ready_to_push(file: Path) -> None:
     written = ModelCard.load(file)
-    assert written.data.license in LICENSES and written.data.base_model and "st-xlret" in written.data.tags
+    assert (
+        written.data.license in LICENSES
+        and written.data.base_model
+        and "st-xlret" in written.data.tags
+    )
     assert f'SentenceTransformer("xlret/{file.stem}")' in written.text
     assert all(link.startswith("https://") for link in re.findall(r"\]\(([^)]*)\)", written.text))

@@ -15,14 +15,21 @@ from st_xlret.hub.export import export, load_model
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 
-TEXTS = {code: [tiny.sentence(random.Random(f"{code}{i}")) for i in range(5)] for code in ("en", "fr", "to")}
+TEXTS = {
+    code: [tiny.sentence(random.Random(f"{code}{i}")) for i in range(5)]
+    for code in ("en", "fr", "to")
+}
 
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, SentenceTransformer]:
     transformer = tiny.transformer()
     normalized = SentenceTransformer(modules=[*transformer, Normalize()], device="cpu")
-    return {"static": tiny.static(features=16), "transformer": transformer, "normalized": normalized}
+    return {
+        "static": tiny.static(features=16),
+        "transformer": transformer,
+        "normalized": normalized,
+    }
 
 
 def encode(model: SentenceTransformer, code: str, **options: Any) -> torch.Tensor:
@@ -35,15 +42,21 @@ def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
 
 
 def assert_close(result: Any, expected: Any) -> None:
-    torch.testing.assert_close(torch.as_tensor(result), torch.as_tensor(expected), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        torch.as_tensor(result), torch.as_tensor(expected), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", ["static", "transformer", "normalized"])
-def test_export_agrees_with_the_layer(models: dict[str, SentenceTransformer], name: str, tmp_path: Path) -> None:
+def test_export_agrees_with_the_layer(
+    models: dict[str, SentenceTransformer], name: str, tmp_path: Path
+) -> None:
     calibration = fit(models[name])
     exported = export(models[name], calibration)
     exported.save(str(tmp_path))
-    assert not any("st_xlret" in file.read_text() for file in tmp_path.rglob("*.json")), "it loads without us"
+    assert not any("st_xlret" in file.read_text() for file in tmp_path.rglob("*.json")), (
+        "it loads without us"
+    )
     loaded = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     for language in TEXTS:
         expected = calibration.transform(encode(models[name], language), language)
@@ -52,7 +65,9 @@ def test_export_agrees_with_the_layer(models: dict[str, SentenceTransformer], na
             assert_close(encode(result, language, task=language), expected)
 
 
-def test_text_without_a_task_takes_the_default_route(models: dict[str, SentenceTransformer]) -> None:
+def test_text_without_a_task_takes_the_default_route(
+    models: dict[str, SentenceTransformer],
+) -> None:
     for default, code in ((None, "en"), ("fr", "fr"), ("to", "to")):
         exported = export(models["static"], fit(models["static"]), default_language=default)
         for call in (exported.encode, exported.encode_query, exported.encode_document):
@@ -60,16 +75,31 @@ def test_text_without_a_task_takes_the_default_route(models: dict[str, SentenceT
 
 
 def test_queries_have_a_map_of_their_own(models: dict[str, SentenceTransformer]) -> None:
-    base, documents, queries = models["static"], fit(models["static"], "shift"), fit(models["static"], "scale")
+    base, documents, queries = (
+        models["static"],
+        fit(models["static"], "shift"),
+        fit(models["static"], "scale"),
+    )
     exported = export(base, documents, query_calibration=queries)
     assert_close(exported.encode_query(TEXTS["en"]), queries.transform(encode(base, "en"), "en"))
-    assert_close(exported.encode_document(TEXTS["en"]), documents.transform(encode(base, "en"), "en"))
-    assert_close(encode(exported, "fr", task="query_fr"), queries.transform(encode(base, "fr"), "fr"))
+    assert_close(
+        exported.encode_document(TEXTS["en"]), documents.transform(encode(base, "en"), "en")
+    )
+    assert_close(
+        encode(exported, "fr", task="query_fr"), queries.transform(encode(base, "fr"), "fr")
+    )
 
 
-def test_prompts_and_facts_of_the_model_stay(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
-    prompts, modules = {"query": "sun: ", "passage": "moon: "}, list(models["transformer"].children())
-    model = SentenceTransformer(modules=modules, prompts=prompts, similarity_fn_name="dot", device="cpu")
+def test_prompts_and_facts_of_the_model_stay(
+    models: dict[str, SentenceTransformer], tmp_path: Path
+) -> None:
+    prompts, modules = (
+        {"query": "sun: ", "passage": "moon: "},
+        list(models["transformer"].children()),
+    )
+    model = SentenceTransformer(
+        modules=modules, prompts=prompts, similarity_fn_name="dot", device="cpu"
+    )
     calibration = fit(model)
     export(model, calibration).save(str(tmp_path))
     loaded = load_model(str(tmp_path), "cpu")
@@ -80,20 +110,28 @@ def test_prompts_and_facts_of_the_model_stay(models: dict[str, SentenceTransform
     assert len(list(model.children())) == 2
 
 
-def test_a_layer_in_the_model_is_exported_in_its_place(models: dict[str, SentenceTransformer]) -> None:
+def test_a_layer_in_the_model_is_exported_in_its_place(
+    models: dict[str, SentenceTransformer],
+) -> None:
     layer = fit(models["static"])
     for after in ([], [Normalize()]):
-        inside = SentenceTransformer(modules=[*models["static"].children(), layer, *after], device="cpu")
+        inside = SentenceTransformer(
+            modules=[*models["static"].children(), layer, *after], device="cpu"
+        )
         assert_close(encode(export(inside), "fr", task="fr"), encode(inside, "fr", language="fr"))
 
 
-def test_half_precision_models_stay_in_half_precision(models: dict[str, SentenceTransformer]) -> None:
+def test_half_precision_models_stay_in_half_precision(
+    models: dict[str, SentenceTransformer],
+) -> None:
     exported = export(tiny.transformer().to(torch.bfloat16), fit(models["transformer"]))
     assert {parameter.dtype for parameter in exported.parameters()} == {torch.bfloat16}
     assert exported.encode(TEXTS["fr"], task="fr", convert_to_tensor=True).dtype == torch.bfloat16
 
 
-def test_what_cannot_be_exported_or_loaded_is_named(models: dict[str, SentenceTransformer], tmp_path: Path) -> None:
+def test_what_cannot_be_exported_or_loaded_is_named(
+    models: dict[str, SentenceTransformer], tmp_path: Path
+) -> None:
     model, calibration = models["static"], fit(models["static"])
     foreign = SentenceTransformer(modules=[*model.children(), nn.Identity()], device="cpu")
     cases: list[tuple[str, Any, dict[str, Any]]] = [

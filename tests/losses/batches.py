@@ -20,7 +20,9 @@ EN, FR = language_to_id("en"), language_to_id("fr")
 
 def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
     """Distillation of 8 vectors."""
-    return SimilarityDistillationLoss(model, torch.eye(8, model.get_embedding_dimension()), **options)
+    return SimilarityDistillationLoss(
+        model, torch.eye(8, model.get_embedding_dimension()), **options
+    )
 
 
 def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
@@ -56,7 +58,9 @@ def block_features(
 def two_encoders(make: Any = tiny.transformer, *, default: str | None = "document") -> Any:
     """A Router of a query encoder and a passage encoder, and the two themselves."""
     query, passage = make(seed=1), make(seed=2)
-    router = Router.for_query_document(list(query.children()), list(passage.children()), default_route=default)
+    router = Router.for_query_document(
+        list(query.children()), list(passage.children()), default_route=default
+    )
     return SentenceTransformer(modules=[router], device="cpu"), query, passage
 
 
@@ -68,10 +72,15 @@ def columns(
 ) -> list[dict[str, Tensor]]:
     """What the Trainer hands a loss."""
     batch = CrossLingualDataCollator(model.preprocess, **options)(rows)
-    return [{k.removeprefix(f"{name}_"): v for k, v in batch.items() if k.startswith(f"{name}_")} for name in names]
+    return [
+        {k.removeprefix(f"{name}_"): v for k, v in batch.items() if k.startswith(f"{name}_")}
+        for name in names
+    ]
 
 
 def rows_with_others() -> list[dict[str, Any]]:
     """Translations, each with a sentence of its own beside it."""
     pairs = tiny.pairs(12).to_list()
-    return [{**row, "other": other["source"]} for row, other in zip(pairs[:6], pairs[6:], strict=True)]
+    return [
+        {**row, "other": other["source"]} for row, other in zip(pairs[:6], pairs[6:], strict=True)
+    ]

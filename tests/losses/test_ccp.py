@@ -28,7 +28,9 @@ def test_one_column_equals_two(make: Any, mini_batch_size: int | None) -> None:
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize("left_out", ["", "document", "text", "normalize"])
 def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> None:
-    mask_document, mask_text, normalize = (name != left_out for name in ("document", "text", "normalize"))
+    mask_document, mask_text, normalize = (
+        name != left_out for name in ("document", "text", "normalize")
+    )
     model = tiny.static()
     head, other_head = AsymmetricBNHead(8, out_features=5), AsymmetricBNHead(8, out_features=5)
     other_head.load_state_dict(head.state_dict())
@@ -42,7 +44,9 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
     for side in (0, 6):
         rows[side + 1]["document"] = rows[side]["document"]
     for step in range(3):
-        batch = tiny.features(model, [{**row, "document": row["document"] + step // 2} for row in rows])
+        batch = tiny.features(
+            model, [{**row, "document": row["document"] + step // 2} for row in rows]
+        )
         z_centres, z_contexts = other_head(*model(dict(batch))["sentence_embedding"].chunk(2))
         expected = contrastive_context_loss(
             torch.cat([z_centres, z_contexts]),
@@ -61,7 +65,11 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
 
 def test_what_is_no_window_is_refused() -> None:
     model = tiny.static()
-    loss, rows, untagged = CCPLoss(model, bank_size=4), tiny.window_rows(4), model.preprocess(["sun", "moon"])
+    loss, rows, untagged = (
+        CCPLoss(model, bank_size=4),
+        tiny.window_rows(4),
+        model.preprocess(["sun", "moon"]),
+    )
     of_two_languages = [*rows[:5], {**rows[5], "language": "fr"}, *rows[6:]]
     for named, columns in (
         ("document_id", [tiny.features(model, rows[:3] + rows[:1] + rows[2:])]),
@@ -77,7 +85,10 @@ def test_what_is_no_window_is_refused() -> None:
 
 def test_the_label_is_the_language_of_a_window() -> None:
     model = tiny.static()
-    columns = [model.preprocess(["sun", "moon", "star", "wolf"]), model.preprocess(["rain", "wind", "snow", "tree"])]
+    columns = [
+        model.preprocess(["sun", "moon", "star", "wolf"]),
+        model.preprocess(["rain", "wind", "snow", "tree"]),
+    ]
     loss = CCPLoss(model, bank_size=8)
     languages = torch.tensor([EN, EN, FR, FR])
     start = {name: tensor.clone() for name, tensor in loss.owned_state().items()}

@@ -18,8 +18,20 @@ from tests import tiny
 from tests.losses.batches import EN, FR, block_features, columns, msm, rows_with_others, taught
 
 Columns = list[dict[str, Any]]
-PAIRS, WORDS = (tiny.pairs(6).to_list(), ("source", "target")), (tiny.word_rows(), ("source", "target"))
-OTHERS, WINDOWS = (rows_with_others(), ("source", "target", "other")), (tiny.window_rows(4), ("sentence",))
+PAIRS, WORDS = (
+    (tiny.pairs(6).to_list(), ("source", "target")),
+    (tiny.word_rows(), ("source", "target")),
+)
+NEGATIVES = (
+    [{**row, "negative": row["other"]} for row in rows_with_others()],
+    ("source", "target", "negative"),
+)
+for _row in NEGATIVES[0]:
+    del _row["other"]
+OTHERS, WINDOWS = (
+    (rows_with_others(), ("source", "target", "other")),
+    (tiny.window_rows(4), ("sentence",)),
+)
 # A loss, and the rows and text columns of its batch; those of masked sentences are blocks.
 LOSSES: dict[str, tuple[Callable[..., CrossLingualLoss], Any]] = {
     "ccp": (partial(losses.CCPLoss, bank_size=6), WINDOWS),
@@ -30,7 +42,7 @@ LOSSES: dict[str, tuple[Callable[..., CrossLingualLoss], Any]] = {
     "words": (lambda model: losses.CZNCELoss(model, ContextualEncoder(32)), WORDS),
     "semantic": (losses.SemanticContrastiveLoss, PAIRS),
     "language": (losses.LangContrastiveLoss, OTHERS),
-    "retrieval": (losses.RetrievalContrastiveLoss, OTHERS),
+    "retrieval": (losses.RetrievalContrastiveLoss, NEGATIVES),
     "distillation": (taught, (PAIRS[0], ("source",))),
 }
 READ_WITH_PADDING = {"mlm", "words", "msm, micro-batches"}
@@ -121,17 +133,28 @@ def test_encoders_and_teachers_that_do_not_fit() -> None:
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_fit_trains_without_a_collator_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Callable[[Any], Any], texts: int, labels: list[int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    build: Callable[[Any], Any],
+    texts: int,
+    labels: list[int],
 ) -> None:
     monkeypatch.chdir(tmp_path)  # where the host writes "checkpoints"
-    model, dice = (tiny.static if build is losses.SemanticContrastiveLoss else tiny.transformer)(), random.Random(0)
+    model, dice = (
+        (tiny.static if build is losses.SemanticContrastiveLoss else tiny.transformer)(),
+        random.Random(0),
+    )
     rows = [[tiny.sentence(dice) for _ in range(texts)] for _ in range(12)]
-    examples = [InputExample(texts=row, label=labels[i % len(labels)]) for i, row in enumerate(rows)]
+    examples = [
+        InputExample(texts=row, label=labels[i % len(labels)]) for i, row in enumerate(rows)
+    ]
     before = [p.detach().clone() for p in model.parameters()]
     objective: Any = (DataLoader(examples, shuffle=True, batch_size=4), build(model))  # type: ignore[arg-type]
     model.fit([objective], optimizer_params={"lr": 1e-2}, warmup_steps=0, show_progress_bar=False)
     assert all(p.isfinite().all() for p in model.parameters())
-    assert any(not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    assert any(
+        not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,18 @@ from st_xlret.losses.masked_lm import LanguageModelHead, NoHeadError
 from tests import tiny
 from tests.distributed.workers import mask_every_third
 
-SHAPE = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 32}
-COMMON: dict[str, Any] = {"vocab_size": len(tiny.tokenizer()), "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+SHAPE = {
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+}
+COMMON: dict[str, Any] = {
+    "vocab_size": len(tiny.tokenizer()),
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+}
 COMMON |= {"max_position_embeddings": 40}
 CONFIGURATIONS = {
     "xlm-roberta": SHAPE,
@@ -62,7 +72,10 @@ def test_loss_and_gradients_equal_the_checkpoints_own(
     features = model.preprocess(TEXTS)
     masked, chosen = mask_every_third(features["input_ids"], features["attention_mask"])
     labels = features["input_ids"].masked_fill(~chosen, -100)
-    expected = 2 * reference(input_ids=masked, attention_mask=features["attention_mask"], labels=labels).loss
+    expected = (
+        2
+        * reference(input_ids=masked, attention_mask=features["attention_mask"], labels=labels).loss
+    )
     value = loss([features])
     torch.testing.assert_close(value, expected)
     # In two columns, every token weighs alike.
@@ -73,9 +86,14 @@ def test_loss_and_gradients_equal_the_checkpoints_own(
     ours = dict(model[0].auto_model.named_parameters())
     # A tied embedding matrix is used twice: at the bottom and as the projection to the vocabulary.
     for name, parameter in reference.base_model.named_parameters():
-        torch.testing.assert_close(ours[name].grad, parameter.grad, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            ours[name].grad, parameter.grad, msg=lambda text, name=name: f"{name}: {text}"
+        )
     # The head's parameters have other names.
-    norms = [[p.grad.norm().item() for p in each.parameters() if p.grad is not None] for each in (loss, reference)]
+    norms = [
+        [p.grad.norm().item() for p in each.parameters() if p.grad is not None]
+        for each in (loss, reference)
+    ]
     assert sorted(norms[0]) == pytest.approx(sorted(norms[1]), rel=1e-4, abs=1e-6)
 
 
@@ -109,9 +127,14 @@ def test_what_is_hidden_depends_on_text_seed_and_step_alone() -> None:
     *_, read, chosen = hide(loss, TEXTS)
     *_, alone, chosen_alone = hide(loss, TEXTS[5:7])
     length = alone.shape[1]
-    assert torch.equal(read[5:7, :length], alone) and torch.equal(chosen[5:7, :length], chosen_alone)
+    assert torch.equal(read[5:7, :length], alone) and torch.equal(
+        chosen[5:7, :length], chosen_alone
+    )
     for seed, same in ((3, True), (4, False)):
-        assert torch.equal(hide(MaskedLMLoss(model, mask_probability=0.5, seed=seed), TEXTS)[2], read) == same
+        assert (
+            torch.equal(hide(MaskedLMLoss(model, mask_probability=0.5, seed=seed), TEXTS)[2], read)
+            == same
+        )
     loss([model.preprocess(TEXTS)])
     assert loss.steps == 1
     with torch.no_grad():
@@ -122,7 +145,10 @@ def test_what_is_hidden_depends_on_text_seed_and_step_alone() -> None:
 
 def test_a_short_batch_still_predicts_one_token_and_empty_texts_give_zero_and_a_graph() -> None:
     loss = MaskedLMLoss(tiny.transformer(), mask_probability=1e-9)
-    assert hide(loss, ["sun", "moon"])[3].sum() == 1 and loss([loss.model.preprocess(["sun", "moon"])]) > 0
+    assert (
+        hide(loss, ["sun", "moon"])[3].sum() == 1
+        and loss([loss.model.preprocess(["sun", "moon"])]) > 0
+    )
     value = loss([loss.model.preprocess(["", ""])])
     value.backward()
     assert value == 0
@@ -148,32 +174,50 @@ def test_where_the_head_comes_from(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("architecture", "options"),
     [
-        ("mobilebert", {**SHAPE, "true_hidden_size": 16, "intra_bottleneck_size": 16, "embedding_size": 16}),
+        (
+            "mobilebert",
+            {**SHAPE, "true_hidden_size": 16, "intra_bottleneck_size": 16, "embedding_size": 16},
+        ),
         ("longformer", {**SHAPE, "attention_window": [4]}),
-        ("perceiver", {"num_latents": 2, "d_latents": 16, "d_model": 16, "num_self_attends_per_block": 1}),
+        (
+            "perceiver",
+            {"num_latents": 2, "d_latents": 16, "d_model": 16, "num_self_attends_per_block": 1},
+        ),
         ("t5", {}),  # has none
     ],
 )
-def test_a_head_that_cannot_be_used_apart_is_none(architecture: str, options: dict[str, Any]) -> None:
+def test_a_head_that_cannot_be_used_apart_is_none(
+    architecture: str, options: dict[str, Any]
+) -> None:
     with pytest.raises(NoHeadError, match=f"'{architecture}'"):
         LanguageModelHead(AutoConfig.for_model(architecture, vocab_size=60, **options))
 
 
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
-    texts, options = tiny.texts(200)["sentence"], {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15}
+    texts, options = (
+        tiny.texts(200)["sentence"],
+        {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15},
+    )
     curves = []
     for low in (False, True):
         model = tiny.transformer(dropout=0.1).train()
         torch.manual_seed(0)
         loss = MaskedLMLoss(model, seed=0)
-        encoder, random_state = [p.clone() for p in model.parameters()], torch.random.get_rng_state()
+        encoder, random_state = (
+            [p.clone() for p in model.parameters()],
+            torch.random.get_rng_state(),
+        )
         with torch.autocast("cpu", torch.bfloat16, enabled=low):
             curves.append(loss.train_head(texts, **options))
         assert all(torch.equal(*pair) for pair in zip(encoder, model.parameters(), strict=True))
-        assert all(p.grad is None for p in model.parameters()) and model.training and loss.steps == 0
+        assert (
+            all(p.grad is None for p in model.parameters()) and model.training and loss.steps == 0
+        )
         assert torch.equal(random_state, torch.random.get_rng_state())
     assert len(curves[0]) == 3 and curves[0][2] < curves[0][1] < 0.95 * curves[0][0]
     assert curves[1] == pytest.approx(curves[0], rel=0.02)
-    assert len(loss.train_head(["sun moon"] * 40, learning_rate=0.0, evaluate_every=1)) == 4, "the loss is flat"
+    assert len(loss.train_head(["sun moon"] * 40, learning_rate=0.0, evaluate_every=1)) == 4, (
+        "the loss is flat"
+    )
     with pytest.raises(ValueError, match="19"):
         loss.train_head(["sun"] * 19)

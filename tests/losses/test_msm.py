@@ -29,16 +29,26 @@ def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
     h = loss.model(dict(features))["sentence_embedding"]
     encoder: Any = loss.document_encoder
     documents = [rows for rows in h.split(LENGTHS) if len(rows) > 1]
-    parts = naive_predictions(encoder.layers, encoder.norm, encoder.mask_vector, encoder.positions.weight, documents)
+    parts = naive_predictions(
+        encoder.layers, encoder.norm, encoder.mask_vector, encoder.positions.weight, documents
+    )
     p = torch.cat(parts)
     predicted = [*range(9)]  # the last document has one sentence
     if loss.heads != "none":
         p, h = loss.projections[0](p), loss.projections[-1](h)
-    options = {"mu": loss.mu, "temperature": loss.temperature, "intra": loss.intra_document_negatives}
-    options["language"] = None if loss.cross_language_negatives else features["language_id"].tolist()
+    options = {
+        "mu": loss.mu,
+        "temperature": loss.temperature,
+        "intra": loss.intra_document_negatives,
+    }
+    options["language"] = (
+        None if loss.cross_language_negatives else features["language_id"].tolist()
+    )
     options["text"] = features["text_id"].tolist() if loss.mask_same_text else None
     p = torch.cat([p, torch.zeros(1, p.shape[1])])
-    return naive_masked_sentence_loss(p, h, features["document_id"].tolist(), predicted=predicted, **options)
+    return naive_masked_sentence_loss(
+        p, h, features["document_id"].tolist(), predicted=predicted, **options
+    )
 
 
 @pytest.mark.parametrize("heads", ["separate", "shared", "none"])
@@ -52,14 +62,22 @@ def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
         {"mask_same_text": False, "cross_language_negatives": True},
     ],
 )
-def test_equals_its_parts_one_sentence_after_another(model: SentenceTransformer, heads: str, options: dict) -> None:
+def test_equals_its_parts_one_sentence_after_another(
+    model: SentenceTransformer, heads: str, options: dict
+) -> None:
     loss, other = msm(model, heads=heads, **options), msm(model, heads=heads, **options)
     texts = [*TEXTS[:6], TEXTS[1], *TEXTS[7:]]
     for seed in (0, 1):
         of_blocks = {"seed": seed, "languages": [EN, EN, EN, FR], "texts": texts}
-        shuffled = block_features(model, order=random.Random(seed).sample(range(10), 10), **of_blocks)
-        torch.testing.assert_close(loss([shuffled]), by_hand(other, block_features(model, **of_blocks)))
-    torch.testing.assert_close(loss.owned_state() | {"steps": 0}, other.owned_state() | {"steps": 0})
+        shuffled = block_features(
+            model, order=random.Random(seed).sample(range(10), 10), **of_blocks
+        )
+        torch.testing.assert_close(
+            loss([shuffled]), by_hand(other, block_features(model, **of_blocks))
+        )
+    torch.testing.assert_close(
+        loss.owned_state() | {"steps": 0}, other.owned_state() | {"steps": 0}
+    )
 
 
 def test_equal_sentences_and_empty_ones() -> None:
@@ -72,7 +90,9 @@ def test_equal_sentences_and_empty_ones() -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in loss.parameters())
     same = [block_features(model, texts=["sun moon"] * 10)]
     assert loss(same) == 0
-    assert MSMLoss(model, DocumentEncoder(32), mask_same_text=False, num_negatives=None)(same).isfinite()
+    assert MSMLoss(model, DocumentEncoder(32), mask_same_text=False, num_negatives=None)(
+        same
+    ).isfinite()
 
 
 def test_blocks_of_one_document_are_one_document(model: SentenceTransformer) -> None:
@@ -120,12 +140,20 @@ def test_a_row_of_texts_is_a_block(make: Any) -> None:
     blocks = [["sun", "moon rain", "star"], ["wolf", "bear", ""], ["", "tree leaf", "root"]]
     loss = MSMLoss(model, document_encoder={"dropout": 0.0}, cross_language_negatives=True).double()
     columns = [model.preprocess([block[place] for block in blocks]) for place in range(3)]
-    rows = [(text, block, place) for block, texts in enumerate(blocks) for place, text in enumerate(texts) if text]
+    rows = [
+        (text, block, place)
+        for block, texts in enumerate(blocks)
+        for place, text in enumerate(texts)
+        if text
+    ]
     one = model.preprocess([text for text, _, _ in rows])
     one["block_id"] = torch.tensor([block for _, block, _ in rows])
     one["sentence_position"] = torch.tensor([place for _, _, place in rows])
     documents = torch.tensor([5, 6, 6])
-    tagged = [{**c, "text_id": torch.tensor([text_to_id(b[i]) for b in blocks])} for i, c in enumerate(columns)]
+    tagged = [
+        {**c, "text_id": torch.tensor([text_to_id(b[i]) for b in blocks])}
+        for i, c in enumerate(columns)
+    ]
     for features, labels in ((tagged, None), (columns, documents)):
         one["document_id"] = one["block_id"] if labels is None else labels[one["block_id"]]
         torch.testing.assert_close(loss([dict(c) for c in features], labels), loss([dict(one)]))

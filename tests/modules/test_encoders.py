@@ -19,7 +19,13 @@ from st_xlret.modules import (
 )
 from tests import tiny
 
-TEXTS = ["The cat sleeps.", "Der Hund schläft, 25 Stunden!", "кошка спит", "猫在睡觉", "القط نائم"] * 3
+TEXTS = [
+    "The cat sleeps.",
+    "Der Hund schläft, 25 Stunden!",
+    "кошка спит",
+    "猫在睡觉",
+    "القط نائم",
+] * 3
 
 
 def test_a_tokenizer_for_several_scripts() -> None:
@@ -32,12 +38,16 @@ def test_a_tokenizer_for_several_scripts() -> None:
         assert tokenizer.decode(ids, skip_special_tokens=True).split() == text.lower().split()
     assert tokenizer("cat", "cat")["input_ids"].count(tokenizer.eos_token_id) == 3
     # Which of two rare letters the trainer scores lower is chance: one more run alone would not show it.
-    again = {train_tokenizer(iter(TEXTS), vocabulary=150).backend_tokenizer.to_str() for _ in range(8)}
+    again = {
+        train_tokenizer(iter(TEXTS), vocabulary=150).backend_tokenizer.to_str() for _ in range(8)
+    }
     assert again == {tokenizer.backend_tokenizer.to_str()}
 
 
 @pytest.mark.parametrize("pooling", [None, "mean", "cls"])
-def test_an_encoder_is_saved_and_loaded(tmp_path: Path, pooling: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_encoder_is_saved_and_loaded(
+    tmp_path: Path, pooling: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     tokenizer, long = train_tokenizer(TEXTS, 100), [" ".join(TEXTS * 4), *TEXTS]
     if pooling is None:
         model = static_encoder(tokenizer, features=64)
@@ -58,11 +68,15 @@ SENTENCES = ["sun moon star rain", "wind", "snow tree leaf root fish bird", ""]
 @pytest.fixture(scope="module", params=["tiny", "small"])  # of one layer and of three
 def model(request: pytest.FixtureRequest) -> SentenceTransformer:
     torch.manual_seed(0)
-    return first_last_encoder(transformer_encoder(tiny.tokenizer(), request.param, max_seq_length=16).to("cpu")).eval()
+    return first_last_encoder(
+        transformer_encoder(tiny.tokenizer(), request.param, max_seq_length=16).to("cpu")
+    ).eval()
 
 
 def test_it_is_the_papers_average_saved_or_not(model: SentenceTransformer, tmp_path: Path) -> None:
-    tokens = model[0].tokenizer(SENTENCES, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    tokens = model[0].tokenizer(
+        SENTENCES, padding=True, truncation=True, max_length=16, return_tensors="pt"
+    )
     layers = model[0].auto_model(**tokens, output_hidden_states=True).hidden_states
     mask = tokens["attention_mask"][:, :, None]
     features = model(model.preprocess(SENTENCES))
@@ -76,8 +90,12 @@ def test_it_is_the_papers_average_saved_or_not(model: SentenceTransformer, tmp_p
 
 def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
     model(model.preprocess(SENTENCES))["sentence_embedding"].sum().backward()
-    assert not any("layer_weights" in name for name, p in model.named_parameters() if p.requires_grad)
-    gradients = [layer.attention.self.query.weight.grad for layer in model[0].auto_model.encoder.layer]
+    assert not any(
+        "layer_weights" in name for name, p in model.named_parameters() if p.requires_grad
+    )
+    gradients = [
+        layer.attention.self.query.weight.grad for layer in model[0].auto_model.encoder.layer
+    ]
     assert gradients[0].abs().sum() > 0 and gradients[-1].abs().sum() > 0
 
 
@@ -89,7 +107,11 @@ def test_settings_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sentence_transformers.base.model.get_device_name", lambda: "meta")
     for model in (first_last_encoder(plain), with_two_encoders(plain)):
         assert model.prompts == plain.prompts and model.default_prompt_name == "query"
-        assert (model.similarity_fn_name, model.truncate_dim, model.model_card_data.license) == ("dot", 16, "mit")
+        assert (model.similarity_fn_name, model.truncate_dim, model.model_card_data.license) == (
+            "dot",
+            16,
+            "mit",
+        )
         assert model.device == plain.device == torch.device("cpu")
     assert first_last_encoder(plain)[-1].include_prompt is False
 
@@ -99,7 +121,9 @@ def test_they_start_alike_and_are_saved_as_the_hosts(make: Any, tmp_path: Path) 
     model = make()
     expected = model.encode(["sun moon"])
     two = with_two_encoders(model)
-    assert (two.encode_query(["sun moon"]) == expected).all() and (two.encode_document(["sun moon"]) == expected).all()
+    assert (two.encode_query(["sun moon"]) == expected).all() and (
+        two.encode_document(["sun moon"]) == expected
+    ).all()
     query, document = (two[0].sub_modules[route] for route in ("query", "document"))
     assert not {id(p) for p in query.parameters()} & {id(p) for p in document.parameters()}
     with torch.no_grad():
@@ -116,9 +140,18 @@ def test_they_start_alike_and_are_saved_as_the_hosts(make: Any, tmp_path: Path) 
 def test_what_no_route_uses_is_frozen_and_micro_batches_pad_both_routes() -> None:
     model = with_two_encoders(tiny.transformer())
     SemanticContrastiveLoss(model, mini_batch_num_tokens=8)
-    assert [model[0].sub_modules[route][0].unpad_inputs for route in ("query", "document")] == [False, False]
-    assert {name.split(".pooler.")[1] for name in freeze_unused(model)} == {"dense.weight", "dense.bias"}
-    assert all(p.grad is None and p.requires_grad == (".pooler." not in name) for name, p in model.named_parameters())
+    assert [model[0].sub_modules[route][0].unpad_inputs for route in ("query", "document")] == [
+        False,
+        False,
+    ]
+    assert {name.split(".pooler.")[1] for name in freeze_unused(model)} == {
+        "dense.weight",
+        "dense.bias",
+    }
+    assert all(
+        p.grad is None and p.requires_grad == (".pooler." not in name)
+        for name, p in model.named_parameters()
+    )
     assert freeze_unused(with_two_encoders(tiny.static())) == []
     with pytest.raises(ValueError, match="Router"):
         with_two_encoders(model)

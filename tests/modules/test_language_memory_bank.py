@@ -27,7 +27,18 @@ def rows_of(keys: Tensor, *tags: Tensor) -> list[Row]:
     return sorted(zip(*(column.tolist() for column in (keys[:, 0], *tags)), strict=True))
 
 
-LANGUAGES = [[], [EN] * 3, [EN, FR], [FR] * 4, [SW], [], [EN, FR, SW, EN, FR], [EN] * 9, [FR, EN] * 8, [SW] * 2]
+LANGUAGES = [
+    [],
+    [EN] * 3,
+    [EN, FR],
+    [FR] * 4,
+    [SW],
+    [],
+    [EN, FR, SW, EN, FR],
+    [EN] * 9,
+    [FR, EN] * 8,
+    [SW] * 2,
+]
 
 
 @pytest.mark.parametrize("scope", ["total", "per_language"])
@@ -45,12 +56,16 @@ def test_first_in_first_out_across_wrap_around(scope: str, size: int) -> None:
         expected = sorted(chain(*queues.values()))
         assert rows_of(*bank.get().values()) == expected and len(bank) == len(expected)
         for codes in ([EN], [FR], [SW, FR, SW], [1]):
-            assert rows_of(*bank.get(torch.tensor(codes)).values()) == [row for row in expected if row[1] in codes]
+            assert rows_of(*bank.get(torch.tensor(codes)).values()) == [
+                row for row in expected if row[1] in codes
+            ]
 
 
 def test_keys_take_no_graph_and_a_full_bank_holds_them_once() -> None:
     bank = LanguageMemoryBank(2, 4)
-    bank.enqueue(torch.randn(4, 2, requires_grad=True) * 2, torch.tensor([EN] * 4))  # of no document and no text
+    bank.enqueue(
+        torch.randn(4, 2, requires_grad=True) * 2, torch.tensor([EN] * 4)
+    )  # of no document and no text
     assert not bank.get()["queue"].requires_grad
     assert bank.get()["queue_document"].tolist() == bank.get()["queue_text"].tolist() == [-1] * 4
     place = bank.keys.data_ptr()

@@ -17,7 +17,9 @@ TEXTS = [f"text {i}" for i in range(10)]
 
 
 def table(kind: Any = None) -> pa.Table:
-    vectors = pa.array(VECTORS.tolist(), pa.list_(pa.float32(), 4)).cast(kind or pa.list_(pa.float32(), 4))
+    vectors = pa.array(VECTORS.tolist(), pa.list_(pa.float32(), 4)).cast(
+        kind or pa.list_(pa.float32(), 4)
+    )
     return pa.table({"vector": vectors, "language": LANGUAGES, "text": TEXTS})
 
 
@@ -43,7 +45,10 @@ def qdrant(folder: Path, *, name: str = "") -> str:
     parameters: Any = models.VectorParams(size=4, distance=models.Distance.COSINE)
     client.create_collection("docs", vectors_config={name: parameters} if name else parameters)
     vectors: Any = {name: VECTORS.tolist()} if name else VECTORS.tolist()
-    about = [{"text": TEXTS[i], "language": LANGUAGES[i], "metadata": {"language": LANGUAGES[i]}} for i in range(10)]
+    about = [
+        {"text": TEXTS[i], "language": LANGUAGES[i], "metadata": {"language": LANGUAGES[i]}}
+        for i in range(10)
+    ]
     client.upsert("docs", models.Batch(ids=list(range(10)), vectors=vectors, payloads=about))
     client.close()
     return f"qdrant:{folder / 'qdrant'}?collection=docs"
@@ -60,9 +65,13 @@ def open_qdrant(folder: Path) -> tuple[Any, Any]:
 
 def chroma(folder: Path) -> str:
     client = pytest.importorskip("chromadb").PersistentClient(str(folder / "chroma"))
-    collection = client.create_collection("docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None)
+    collection = client.create_collection(
+        "docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
+    )
     about = [{"language": language} if language else None for language in LANGUAGES]
-    collection.add(ids=[f"{i}" for i in range(10)], embeddings=VECTORS, documents=TEXTS, metadatas=about)
+    collection.add(
+        ids=[f"{i}" for i in range(10)], embeddings=VECTORS, documents=TEXTS, metadatas=about
+    )
     return f"chroma:{folder / 'chroma'}?collection=docs"
 
 
@@ -90,10 +99,15 @@ def faiss_ivf(folder: Path) -> str:
 
 def postgres(server: str, sql: Callable[..., Any], kind: str, key: str) -> str:
     sql("DROP TABLE IF EXISTS docs CASCADE")
-    sql(f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})")
+    sql(
+        f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})"
+    )
     for i, vector in enumerate(VECTORS.tolist()):
         name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
-        sql("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", (name, about, LANGUAGES[i], TEXTS[i], str(vector)))
+        sql(
+            "INSERT INTO docs VALUES (%s, %s, %s, %s, %s)",
+            (name, about, LANGUAGES[i], TEXTS[i], str(vector)),
+        )
     if "(" in kind:
         sql(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
     return server.replace("?", "?table=docs&column=dense&", 1)
@@ -104,9 +118,27 @@ def beside(address: str, name: str) -> tuple[str, str]:
     if ":" not in address:
         file = str(Path(address).with_name(name + (Path(address).suffix or ".parquet")))
         return file, file
-    before = next(part for part in ("vector=dense", "column=dense", "table=docs", "collection=docs") if part in address)
+    before = next(
+        part
+        for part in ("vector=dense", "column=dense", "table=docs", "collection=docs")
+        if part in address
+    )
     return name, address.replace(before, f"{before.partition('=')[0]}={name}")
 
 
-BUILDERS = ["parquet", "parquet_folder", "npy", "faiss_flat", "faiss_ivf", "qdrant", "named_qdrant", "chroma", "lance"]
-POSTGRES = {"postgresql": ("vector(4)", "bigint"), "halfvec": ("halfvec(4)", "uuid"), "untyped": ("vector", "char(3)")}
+BUILDERS = [
+    "parquet",
+    "parquet_folder",
+    "npy",
+    "faiss_flat",
+    "faiss_ivf",
+    "qdrant",
+    "named_qdrant",
+    "chroma",
+    "lance",
+]
+POSTGRES = {
+    "postgresql": ("vector(4)", "bigint"),
+    "halfvec": ("halfvec(4)", "uuid"),
+    "untyped": ("vector", "char(3)"),
+}

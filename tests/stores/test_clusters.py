@@ -23,9 +23,15 @@ CALIBRATION = VectorCalibration.fit(ROWS, ["en", "fr"] * 60)
 def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs the example of the guide's last section that has certain words, in a folder with vectors."""
     (tmp_path / "vectors").mkdir()
-    pq.write_table(pa.table({"id": range(120), "vector": list(ROWS)}), tmp_path / "vectors" / "0.parquet")
+    pq.write_table(
+        pa.table({"id": range(120), "vector": list(ROWS)}), tmp_path / "vectors" / "0.parquet"
+    )
     monkeypatch.chdir(tmp_path)
-    section = (repository / "docs/guides/vectors.md").read_text(encoding="utf-8").partition("## From a laptop")[2]
+    section = (
+        (repository / "docs/guides/vectors.md")
+        .read_text(encoding="utf-8")
+        .partition("## From a laptop")[2]
+    )
     first, *others = re.findall(r"```py(?:thon)?\n(.*?)```", section, re.DOTALL)
     names = {"__name__": "__main__", "calibration": CALIBRATION, "np": np}
     exec(first.partition("\n\n\nrows =")[0], names)
@@ -39,7 +45,9 @@ def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def is_mapped(folder: Path) -> bool:
     written = pq.read_table(folder).to_pandas().sort_values("id")
-    return np.allclose(np.stack(written["shared"]), CALIBRATION.transform(ROWS, "document"), atol=1e-6)
+    return np.allclose(
+        np.stack(written["shared"]), CALIBRATION.transform(ROWS, "document"), atol=1e-6
+    )
 
 
 def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
@@ -47,7 +55,9 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
     model, texts = bias_files.encoder(), bias_files.sentences("fr")
     model.save(str(tmp_path / "encoder"))
     (tmp_path / "texts").mkdir()
-    pq.write_table(pa.table({"text": texts, "language": ["fr"] * len(texts)}), tmp_path / "texts" / "0.parquet")
+    pq.write_table(
+        pa.table({"text": texts, "language": ["fr"] * len(texts)}), tmp_path / "texts" / "0.parquet"
+    )
     with ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False):
         example("map_batches(map_batch")
         example("class Embed")
@@ -56,13 +66,19 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
     expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
     read = f"from st_xlret.stores import open_store as o; print(len(o('{tmp_path}/embedded').sample(99)['fr']))"
-    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)  # without Ray's own types
+    done = subprocess.run(
+        [sys.executable, "-c", read], capture_output=True, text=True
+    )  # without Ray's own types
     assert done.stdout == f"{len(texts)}\n", done.stderr
 
 
 def test_spark_maps(example: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sql = pytest.importorskip("pyspark.sql")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with sql.SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate() as spark:
+    with (
+        sql.SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate() as spark
+    ):
         example("mapInPandas", spark=spark)
     assert is_mapped(tmp_path / "shared")

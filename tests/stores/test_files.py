@@ -16,8 +16,15 @@ from st_xlret.calibration.steps import Maps
 from st_xlret.stores import Store, apply_calibration, base, open_store
 from tests.stores.stores import LANGUAGES, VECTORS, table
 
-TYPES = [pa.list_(pa.float16()), pa.large_list(pa.float32()), pa.list_(pa.float64()), pa.list_(pa.float16(), 4)]
-CALIBRATION = VectorCalibration.fit(np.random.default_rng(1).normal(size=(120, 4)), ["en", "de"] * 60)
+TYPES = [
+    pa.list_(pa.float16()),
+    pa.large_list(pa.float32()),
+    pa.list_(pa.float64()),
+    pa.list_(pa.float16(), 4),
+]
+CALIBRATION = VectorCalibration.fit(
+    np.random.default_rng(1).normal(size=(120, 4)), ["en", "de"] * 60
+)
 
 
 def parquet(folder: Path, content: Any, **fields: Any) -> Store:
@@ -34,23 +41,37 @@ def numpy(folder: Path, vectors: Any = VECTORS, codes: bytes = b"") -> Store:
 def test_every_row_is_drawn_as_often(tmp_path: Path) -> None:
     store = parquet(tmp_path, {"vector": [[float(i), 1.0] for i in range(20)], "lang": ["en"] * 20})
     store.size = 7
-    drawn = np.concatenate([store.sample(5, seed=seed)["en"][:, 0] for seed in range(400)]).astype(int)
+    drawn = np.concatenate([store.sample(5, seed=seed)["en"][:, 0] for seed in range(400)]).astype(
+        int
+    )
     counts = np.bincount(drawn, minlength=20)
     assert counts.sum() == 2000 and counts.min() > 60 and counts.max() < 140
     np.testing.assert_array_equal(store.sample(5, seed=1)["en"], store.sample(5, seed=1)["en"])
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(kind: pa.DataType, tmp_path: Path) -> None:
+def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(
+    kind: pa.DataType, tmp_path: Path
+) -> None:
     content = table(kind).rename_columns(["dense", "spoken", "body"])
-    for name, values in {"vector": [[0.5, 1.5]] * 10, "language": ["xx"] * 10, "id": range(10)}.items():
+    for name, values in {
+        "vector": [[0.5, 1.5]] * 10,
+        "language": ["xx"] * 10,
+        "id": range(10),
+    }.items():
         content = content.append_column(name, pa.array(values))  # which are not asked for
-    content = content.replace_schema_metadata({"st_xlret": json.dumps({"model": "me/model", "metric": "cosine"})})
-    store = parquet(tmp_path, content, vector_field="dense", language_field="spoken", text_field="body")
+    content = content.replace_schema_metadata(
+        {"st_xlret": json.dumps({"model": "me/model", "metric": "cosine"})}
+    )
+    store = parquet(
+        tmp_path, content, vector_field="dense", language_field="spoken", text_field="body"
+    )
     assert (store.model, store.metric) == ("me/model", "cosine")
     assert apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.parquet")).written == 10
     mapped = pq.read_table(tmp_path / "mapped.parquet")
-    assert mapped.schema.equals(content.schema, check_metadata=False) and mapped.drop("dense") == content.drop("dense")
+    assert mapped.schema.equals(content.schema, check_metadata=False) and mapped.drop(
+        "dense"
+    ) == content.drop("dense")
     assert json.loads(mapped.schema.metadata[b"st_xlret"])["model"] == "me/model"
     expected = CALIBRATION.transform(VECTORS, "document")
     np.testing.assert_allclose(np.stack(mapped["dense"].to_numpy()), expected, atol=2e-3)
@@ -58,25 +79,58 @@ def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(kind: p
         apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.txt"))
 
 
-def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(tmp_path: Path) -> None:
-    vectors = [[1, 2], None, [float("nan"), 1], [0, 1e-25], [3, 4], [1e300, 1], [None, 1], [7, 0], [8, 0]]
-    codes = [*((code or "").encode() for code in LANGUAGES[:8]), b"\xff"]  # a label that cannot be read
-    store = parquet(tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": codes})
-    with pytest.warns(UserWarning, match="5 rows without a vector.*1 row with a language that is no code"):
+def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(
+    tmp_path: Path,
+) -> None:
+    vectors = [
+        [1, 2],
+        None,
+        [float("nan"), 1],
+        [0, 1e-25],
+        [3, 4],
+        [1e300, 1],
+        [None, 1],
+        [7, 0],
+        [8, 0],
+    ]
+    codes = [
+        *((code or "").encode() for code in LANGUAGES[:8]),
+        b"\xff",
+    ]  # a label that cannot be read
+    store = parquet(
+        tmp_path, {"vector": pa.array(vectors, pa.list_(pa.float64())), "language": codes}
+    )
+    with pytest.warns(
+        UserWarning, match="5 rows without a vector.*1 row with a language that is no code"
+    ):
         sample = {code: sorted(rows.tolist()) for code, rows in store.sample(9).items()}
     assert sample == {"de": [[3, 4]], "en": [[1, 2], [7, 0]]}
     without_first = VectorCalibration(np.eye(2), Maps(-np.diag([1.0, 0.0])[None], np.zeros((1, 2))))
-    left_out = {"without a vector that can be mapped": 5, "of which the map leaves nothing to store": 2}
-    assert apply_calibration(without_first, store, str(tmp_path / "mapped.parquet")) == (2, left_out)
+    left_out = {
+        "without a vector that can be mapped": 5,
+        "of which the map leaves nothing to store": 2,
+    }
+    assert apply_calibration(without_first, store, str(tmp_path / "mapped.parquet")) == (
+        2,
+        left_out,
+    )
     mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"].to_pylist()
     assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None, None]
     twice = VectorCalibration(np.eye(2), Maps(np.eye(2)[None], np.zeros((1, 2))), normalize=False)
-    assert apply_calibration(twice, numpy(tmp_path, np.float16([[4e4, 1], [1, 1]])), f"{tmp_path}/a.npy").written == 1
+    assert (
+        apply_calibration(
+            twice, numpy(tmp_path, np.float16([[4e4, 1], [1, 1]])), f"{tmp_path}/a.npy"
+        ).written
+        == 1
+    )
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
-    store, limits = numpy(tmp_path, np.zeros((20_000, 4))), resource.getrlimit(resource.RLIMIT_FSIZE)
+    store, limits = (
+        numpy(tmp_path, np.zeros((20_000, 4))),
+        resource.getrlimit(resource.RLIMIT_FSIZE),
+    )
     before = sorted(tmp_path.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
@@ -97,10 +151,16 @@ def test_a_large_file_is_read_in_constant_memory(tmp_path: Path) -> None:
     assert len(held) == 32 and max(held) < 8 * 2**20 < (tmp_path / "docs.parquet").stat().st_size
 
 
-def test_languages_are_found_in_texts_but_of_many_rows_in_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_languages_are_found_in_texts_but_of_many_rows_in_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("py3langid")
     monkeypatch.setattr(base, "_IDENTIFIED", 150)
-    texts = ["The cat sleeps on the roof of the house.", "Le chat dort sur le toit de la maison.", None] * 600
+    texts = [
+        "The cat sleeps on the roof of the house.",
+        "Le chat dort sur le toit de la maison.",
+        None,
+    ] * 600
     content = {"vector": [[1.0, 2.0]] * 1800, "language": ["sw", *[None] * 599] * 3, "text": texts}
     store: Any = parquet(tmp_path, content, text_field="text")
     store._identify_language = identify = Mock(wraps=store._identify_language)
@@ -111,9 +171,17 @@ def test_languages_are_found_in_texts_but_of_many_rows_in_some(tmp_path: Path, m
 
 
 def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) -> None:
-    for place in ("language=fr", "language=__HIVE_DEFAULT_PARTITION__", "_temporary/0", ".git", ".b.1.st-xlret-tmp"):
+    for place in (
+        "language=fr",
+        "language=__HIVE_DEFAULT_PARTITION__",
+        "_temporary/0",
+        ".git",
+        ".b.1.st-xlret-tmp",
+    ):
         (tmp_path / place).mkdir(parents=True)
-        pq.write_table(pa.table({"vector": [[1.0, 2.0, 3.0, 4.0]] * 2}), tmp_path / place / "a.parquet")
+        pq.write_table(
+            pa.table({"vector": [[1.0, 2.0, 3.0, 4.0]] * 2}), tmp_path / place / "a.parquet"
+        )
     for name in ("language=fr/b.parquet.gz", "_SUCCESS"):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "linked").symlink_to(tmp_path / "language=fr")
@@ -125,36 +193,62 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
     with pytest.raises(FileExistsError, match="what is read"):
         apply_calibration(CALIBRATION, store, str(tmp_path / "new" / "mapped.parquet"))
     pq.write_table(table(), tmp_path / "b.parquet")
-    with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match=r"b\.parquet.*text"):
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(ValueError, match=r"b\.parquet.*text"),
+    ):
         open_store(tmp_path)
     (tmp_path / "new" / "_delta_log").mkdir(parents=True)
     with pytest.warns(UserWarning, match="left out"), pytest.raises(ValueError, match="_delta_log"):
         open_store(tmp_path)
 
 
-@pytest.mark.parametrize("other", [{"map": "1 of a.parquet"}, {"fingerprint": "2"}, {"metric": "dot"}], ids=str)
-def test_the_files_of_a_folder_are_of_one_model_and_one_map(other: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other", [{"map": "1 of a.parquet"}, {"fingerprint": "2"}, {"metric": "dot"}], ids=str
+)
+def test_the_files_of_a_folder_are_of_one_model_and_one_map(
+    other: dict[str, str], tmp_path: Path
+) -> None:
     for name, about in {"a": {}, "b": other}.items():
-        pq.write_table(table().replace_schema_metadata({"st_xlret": json.dumps(about)}), tmp_path / f"{name}.parquet")
+        pq.write_table(
+            table().replace_schema_metadata({"st_xlret": json.dumps(about)}),
+            tmp_path / f"{name}.parquet",
+        )
     with pytest.raises(ValueError, match=f"differ in {next(iter(other))}"):
         open_store(tmp_path)
 
 
 DENSE = table().rename_columns(["dense", "language", "text"])
-NO_CODES = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"], "spoken_lang": ["en"] * 10}
+NO_CODES = {
+    "vector": VECTORS.tolist(),
+    "language": ["health/a_8"] * 9 + ["en"],
+    "spoken_lang": ["en"] * 10,
+}
 
 
 @pytest.mark.parametrize(
     ("content", "fields", "message"),
     [
         (DENSE, {"vector_field": "text"}, "'text'.*'dense'"),
-        (DENSE.rename_columns(["vector", "language", "language"]), {}, "docs.parquet has 2 fields 'language'"),
+        (
+            DENSE.rename_columns(["vector", "language", "language"]),
+            {},
+            "docs.parquet has 2 fields 'language'",
+        ),
         (DENSE, {}, "'vector'.*'dense'"),
-        ({"vector": pa.array([[1, 2]], pa.list_(pa.int8()))}, {}, r"vector \(.*int8.*floating-point"),
+        (
+            {"vector": pa.array([[1, 2]], pa.list_(pa.int8()))},
+            {},
+            r"vector \(.*int8.*floating-point",
+        ),
         (DENSE, {"vector_field": "dense", "language_field": "tongue"}, "'tongue'.*'language'"),
         (DENSE, {"vector_field": "dense", "languages_file": "codes.txt"}, "codes.txt"),
         (NO_CODES, {}, r"'health/a_8'.*spoken_lang"),
-        ({"vector": [[1.0, 2.0]] * 3, "text": ["no text field is named"] * 3}, {}, "docs.parquet: of 3 rows none"),
+        (
+            {"vector": [[1.0, 2.0]] * 3, "text": ["no text field is named"] * 3},
+            {},
+            "docs.parquet: of 3 rows none",
+        ),
         ({"vector": [[1.0, 2.0], [1.0, 2.0, 3.0]]}, {}, "docs.parquet"),
         ({"vector": pa.array([], pa.list_(pa.float32()))}, {}, "docs.parquet"),
         (np.ones(3), {}, "docs.npy"),
@@ -163,7 +257,9 @@ NO_CODES = {"vector": VECTORS.tolist(), "language": ["health/a_8"] * 9 + ["en"],
         (VECTORS, {"codes": b"\xff\xfe" * 10}, "docs.npy"),
     ],
 )
-def test_what_cannot_be_sampled_is_named(content: Any, fields: dict, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_sampled_is_named(
+    content: Any, fields: dict, message: str, tmp_path: Path
+) -> None:
     make: Any = numpy if isinstance(content, np.ndarray) else parquet
     with pytest.raises(ValueError, match=message):
         make(tmp_path, content, **fields).sample(4)
@@ -179,11 +275,14 @@ def test_what_holds_no_vectors_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"), [("PQ2x2", "IndexPQ"), ("HNSW8", "IndexHNSW"), ("Flat", "metric"), ("IVF1,Flat", "each once")]
+    ("kind", "named"),
+    [("PQ2x2", "IndexPQ"), ("HNSW8", "IndexHNSW"), ("Flat", "metric"), ("IVF1,Flat", "each once")],
 )
 @pytest.mark.parametrize("ids", [[3, 1, 1, 0], [7, 1, 2, 3]])
 def test_indexes_that_are_not_read(kind: str, named: str, ids: list[int], tmp_path: Path) -> None:
-    index: Any = faiss.index_factory(4, kind, faiss.METRIC_L1 if kind == "Flat" else faiss.METRIC_L2)
+    index: Any = faiss.index_factory(
+        4, kind, faiss.METRIC_L1 if kind == "Flat" else faiss.METRIC_L2
+    )
     index.train(VECTORS)
     index.add_with_ids(VECTORS[:4], np.array(ids)) if kind == "IVF1,Flat" else index.add(VECTORS)
     faiss.write_index(index, str(tmp_path / "a.faiss"))

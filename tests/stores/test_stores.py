@@ -33,10 +33,17 @@ def read(store: Store) -> tuple[np.ndarray, list[str | None], list[str | None], 
     """Vectors, languages, texts and ids in the order of the ids."""
     batches = list(store.batches(texts=True))
     assert max(batch.num_rows for batch in batches) <= 3
-    languages, texts, ids = ([v for b in batches for v in b[name].to_pylist()] for name in ("language", "text", "id"))
+    languages, texts, ids = (
+        [v for b in batches for v in b[name].to_pylist()] for name in ("language", "text", "id")
+    )
     order = sorted(range(len(ids)), key=lambda row: (len(ids[row]), ids[row]))
     vectors = np.concatenate([batch_vectors(batch) for batch in batches])[order]
-    return vectors, [languages[i] or None for i in order], [texts[i] for i in order], [ids[i] for i in order]
+    return (
+        vectors,
+        [languages[i] or None for i in order],
+        [texts[i] for i in order],
+        [ids[i] for i in order],
+    )
 
 
 def test_rows_and_a_sample(address: str, opened: Opened) -> None:
@@ -61,8 +68,14 @@ def test_mapped_vectors_go_beside_the_stored_ones_once(
     address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, (into, mapped) = opened(address), stores.beside(address, "mapped")
-    calibration, transform, original = fitted(store), VectorCalibration.transform, store.name_in_store
-    stopping = Mock(side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=partial(transform, calibration))
+    calibration, transform, original = (
+        fitted(store),
+        VectorCalibration.transform,
+        store.name_in_store,
+    )
+    stopping = Mock(
+        side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=partial(transform, calibration)
+    )
     with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
         patched.setattr(VectorCalibration, "transform", stopping)
         apply_calibration(calibration, store, into)
@@ -75,9 +88,13 @@ def test_mapped_vectors_go_beside_the_stored_ones_once(
         np.testing.assert_allclose(read(store)[0], VECTORS, atol=1e-3)
         store.close()
     store = opened(mapped)
-    np.testing.assert_allclose(read(store)[0], transform(calibration, VECTORS, "document"), atol=2e-3)
+    np.testing.assert_allclose(
+        read(store)[0], transform(calibration, VECTORS, "document"), atol=2e-3
+    )
     assert read(store)[1] == LANGUAGES
-    assert not mapped.endswith(".npy") or np.load(mapped).dtype == np.float64, "the type of its source"
+    assert not mapped.endswith(".npy") or np.load(mapped).dtype == np.float64, (
+        "the type of its source"
+    )
     if not address.endswith((".faiss", ".npy")):  # these have no place for a mark
         with pytest.raises(ValueError, match=re.escape(f"made from, {original}")):
             apply_calibration(calibration, store, "again.parquet")
@@ -97,15 +114,21 @@ def test_a_row_that_cannot_be_mapped_stays_without_a_vector(address: str, opened
     assert apply_calibration(calibration, store, into) == (7, left_out)
     store.close()
     vectors = np.concatenate([batch_vectors(batch) for batch in opened(mapped).batches()])
-    vectors = vectors[np.nan_to_num(vectors).any(axis=1)]  # rows without one are left out, null, NaN or zero
+    vectors = vectors[
+        np.nan_to_num(vectors).any(axis=1)
+    ]  # rows without one are left out, null, NaN or zero
     rows = [i for i, code in enumerate(LANGUAGES) if code in ("en", "de")]
     expected = calibration.transform(VECTORS[rows], "document", [LANGUAGES[i] or "" for i in rows])
-    np.testing.assert_allclose(vectors[np.lexsort(vectors.T)], expected[np.lexsort(expected.T)], atol=2e-3)
+    np.testing.assert_allclose(
+        vectors[np.lexsort(vectors.T)], expected[np.lexsort(expected.T)], atol=2e-3
+    )
 
 
 @pytest.mark.parametrize("name", ["a/b", "../b", 'a"b'])
 @pytest.mark.parametrize("kind", ["qdrant", "named_qdrant", "chroma", "lance"])
-def test_names_that_a_store_does_not_take(kind: str, name: str, tmp_path: Path, build: Build, opened: Opened) -> None:
+def test_names_that_a_store_does_not_take(
+    kind: str, name: str, tmp_path: Path, build: Build, opened: Opened
+) -> None:
     store = opened(build(kind))
     folders = {path for path in tmp_path.parent.rglob("*") if path.is_dir()}
     with pytest.raises((ValueError, OSError), match=re.escape(store.name)):
@@ -131,14 +154,18 @@ def test_names_that_a_store_does_not_take(kind: str, name: str, tmp_path: Path, 
         ("postgresql", ("postgres:@", "stranger:hunter2@"), "stranger"),
     ],
 )
-def test_what_is_not_there(kind: str, change: tuple, named: str, tmp_path: Path, build: Build, opened: Opened) -> None:
+def test_what_is_not_there(
+    kind: str, change: tuple, named: str, tmp_path: Path, build: Build, opened: Opened
+) -> None:
     with pytest.raises((ValueError, OSError), match=named) as error:
         opened(build(kind).replace(*change))
     assert not (tmp_path / "nothing").exists() and "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["a\"b'c; DROP TABLE docs; --", "100%s %(a)s", "{a} {}", "Upper"])
-def test_any_name_is_quoted_in_postgresql(name: str, build: Build, sql: Sql, opened: Opened) -> None:
+def test_any_name_is_quoted_in_postgresql(
+    name: str, build: Build, sql: Sql, opened: Opened
+) -> None:
     address = build("postgresql")
     quoted = '"' + name.replace('"', '""') + '"'
     sql(f"DROP TABLE IF EXISTS {quoted}")
@@ -153,9 +180,13 @@ def test_any_name_is_quoted_in_postgresql(name: str, build: Build, sql: Sql, ope
     assert len(read(opened(address.replace(column, quote(f"mapped {name}"))))[0]) == 10
 
 
-def test_indexes_and_vectors_of_another_length_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
+def test_indexes_and_vectors_of_another_length_in_postgresql(
+    build: Build, sql: Sql, opened: Opened
+) -> None:
     address = build("untyped")
-    sql("CREATE INDEX ON docs (dense); CREATE INDEX casts ON docs USING hnsw ((dense::halfvec(4)) halfvec_l2_ops)")
+    sql(
+        "CREATE INDEX ON docs (dense); CREATE INDEX casts ON docs USING hnsw ((dense::halfvec(4)) halfvec_l2_ops)"
+    )
     assert opened(address).metric == "euclidean"
     sql("DROP INDEX casts; CREATE INDEX ON docs USING hnsw ((dense::vector(4)) vector_l1_ops)")
     with pytest.raises(ValueError, match="by l1"):
@@ -166,15 +197,22 @@ def test_indexes_and_vectors_of_another_length_in_postgresql(build: Build, sql: 
         read(opened(address))
 
 
-def test_languages_inside_a_payload_and_the_layout_of_langchain(tmp_path: Path, build: Build, opened: Opened) -> None:
+def test_languages_inside_a_payload_and_the_layout_of_langchain(
+    tmp_path: Path, build: Build, opened: Opened
+) -> None:
     store: Any = opened(build("postgresql"), language_field="about.lang")
     assert read(store)[1] == [code or "None" for code in LANGUAGES]
     address = build("qdrant")
     store = opened(address, language_field="metadata.language")
     assert read(store)[1] == LANGUAGES
-    payload = {"page_content": "Il pleut.", "metadata": {"language": "fr", "source": "a.pdf", "page": 3.0}}
+    payload = {
+        "page_content": "Il pleut.",
+        "metadata": {"language": "fr", "source": "a.pdf", "page": 3.0},
+    }
     store.client.overwrite_payload("docs", payload, points=[0])
-    store.client.set_payload("docs", {"metadata": {"language": float("nan")}}, points=[1])  # of pandas
+    store.client.set_payload(
+        "docs", {"metadata": {"language": float("nan")}}, points=[1]
+    )  # of pandas
     assert read(store)[1][:3] == ["fr", None, "en"]
     store.close()
     batch = next(opened(address, group_field="metadata.page").batches(texts=True))
@@ -207,9 +245,18 @@ def test_passwords_are_not_shown(address: str, opened: Opened) -> None:
     assert "secret" not in str(error.value) and "me:" not in str(error.value)
 
 
-def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_it(tmp_path: Path, opened: Opened) -> None:
-    function = {"name": "unknown", "model": {"name": "me/model"}, "vector_column": "vector", "source_column": "text"}
-    content = stores.table().replace_schema_metadata({"embedding_functions": json.dumps([function])})
+def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_it(
+    tmp_path: Path, opened: Opened
+) -> None:
+    function = {
+        "name": "unknown",
+        "model": {"name": "me/model"},
+        "vector_column": "vector",
+        "source_column": "text",
+    }
+    content = stores.table().replace_schema_metadata(
+        {"embedding_functions": json.dumps([function])}
+    )
     pytest.importorskip("lancedb").connect(str(tmp_path / "lance")).create_table("docs", content)
     store: Any = opened(f"lance:{tmp_path / 'lance'}?table=docs")
     with pytest.raises(ValueError, match="me/model"):
@@ -220,12 +267,22 @@ def test_a_map_for_another_model_is_refused_and_no_program_embeds_without_it(tmp
 
 def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
     client, models = stores.open_qdrant(tmp_path)
-    params = models.VectorParams(size=4, distance="Cosine", on_disk=True, hnsw_config=models.HnswConfigDiff(m=7))
+    params = models.VectorParams(
+        size=4, distance="Cosine", on_disk=True, hnsw_config=models.HnswConfigDiff(m=7)
+    )
     sparse = {"words": models.SparseVectorParams(modifier="idf")}
-    client.create_collection("docs", params, sparse, metadata={"model": "me/model", "name": "documents"})
+    client.create_collection(
+        "docs", params, sparse, metadata={"model": "me/model", "name": "documents"}
+    )
     words = models.SparseVector(indices=[3, 8], values=[0.5, 2.0])
     points: Any = [{"": VECTORS[0].tolist(), "words": words}, {"": VECTORS[1].tolist()}]
-    client.upsert("docs", [models.PointStruct(id=i, vector=point, payload={"a": i}) for i, point in enumerate(points)])
+    client.upsert(
+        "docs",
+        [
+            models.PointStruct(id=i, vector=point, payload={"a": i})
+            for i, point in enumerate(points)
+        ],
+    )
     client.close()
     store: Any = opened(f"qdrant:{tmp_path / 'qdrant'}?collection=docs")
     store.info.config.params.shard_number = 3
@@ -241,7 +298,9 @@ def test_a_new_collection_of_qdrant_is_like_the_old_one(tmp_path: Path, opened: 
     np.testing.assert_allclose([first.vector[""], second.vector], expected, atol=1e-6)
 
 
-def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path, opened: Opened) -> None:
+def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(
+    tmp_path: Path, opened: Opened
+) -> None:
     store: Any = opened(stores.named_qdrant(tmp_path))
     store.parameters.on_disk = True
     store.client.update_collection = update = Mock(wraps=store.client.update_collection)
@@ -249,17 +308,25 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(tmp_path: Path,
     assert update.call_args.kwargs["vectors_config"]["mapped"].on_disk
     assert "metadata" in update.call_args_list[0].kwargs, "the mark is there before the vector is"
     apply_calibration(fitted(store), store, "second")
-    assert store.client.get_collection("docs").config.metadata["st_xlret"].keys() == {"mapped", "second"}
+    assert store.client.get_collection("docs").config.metadata["st_xlret"].keys() == {
+        "mapped",
+        "second",
+    }
     store.parameters.datatype = store.models.Datatype.UINT8
     with pytest.raises(ValueError, match="0 to 255"):
         apply_calibration(fitted(store), store, "again")
     assert "again" not in store.client.get_collection("docs").config.params.vectors
 
 
-def test_points_that_are_deleted_while_a_named_vector_is_written(tmp_path: Path, opened: Opened) -> None:
+def test_points_that_are_deleted_while_a_named_vector_is_written(
+    tmp_path: Path, opened: Opened
+) -> None:
     store: Any = opened(stores.named_qdrant(tmp_path))
     update = store.client.update_vectors
-    store.client.update_vectors = lambda *batch: (store.client.delete("docs", [1, 8]), update(*batch))
+    store.client.update_vectors = lambda *batch: (
+        store.client.delete("docs", [1, 8]),
+        update(*batch),
+    )
     assert apply_calibration(fitted(store), store, "mapped") == (8, {"deleted meanwhile": 1})
     store.client.update_vectors = Mock(side_effect=RuntimeError("the disk is full"))
     with pytest.raises(OSError, match="the disk is full"):
@@ -276,7 +343,9 @@ def test_row_policies_of_postgresql(build: Build, sql: Sql, opened: Opened) -> N
         store = opened(address.replace("postgres:@", "tenant:@"))
     with pytest.raises(OSError, match="has taken 2 of 3"):
         apply_calibration(fitted(store), store, "mapped")
-    assert sql("SELECT count(mapped) FROM docs").fetchone() == (3,)  # a batch is there as a whole or not at all
+    assert sql("SELECT count(mapped) FROM docs").fetchone() == (
+        3,
+    )  # a batch is there as a whole or not at all
     sql("ALTER TABLE docs DISABLE ROW LEVEL SECURITY")
 
 
@@ -286,19 +355,28 @@ def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Ope
     calibration, update = fitted(store), store._update_column
 
     def others_write(*batch: Any) -> int:
-        sql("DELETE FROM docs WHERE key IN (7, 56)")  # a row of this batch, and one of a later batch
-        sql("INSERT INTO docs (key, dense) VALUES (1, '[1,2,3,4]'), (100, '[4,3,2,1]') ON CONFLICT DO NOTHING")
+        sql(
+            "DELETE FROM docs WHERE key IN (7, 56)"
+        )  # a row of this batch, and one of a later batch
+        sql(
+            "INSERT INTO docs (key, dense) VALUES (1, '[1,2,3,4]'), (100, '[4,3,2,1]') ON CONFLICT DO NOTHING"
+        )
         return update(*batch)
 
     store._update_column = others_write
     assert apply_calibration(calibration, store, "mapped") == (9, {"deleted meanwhile": 1})
-    assert apply_calibration(calibration, opened(address), "mapped") == (1, {})  # the row that came behind
+    assert apply_calibration(calibration, opened(address), "mapped") == (
+        1,
+        {},
+    )  # the row that came behind
     of_rows = sql("SELECT dense::text, mapped::text FROM docs").fetchall()
     dense, mapped = (np.array([json.loads(row[i]) for row in of_rows]) for i in (0, 1))
     np.testing.assert_allclose(mapped, calibration.transform(dense, "document"), atol=1e-5)
 
 
-def test_a_busy_table_is_left_to_others(build: Build, sql: Sql, opened: Opened, monkeypatch) -> None:
+def test_a_busy_table_is_left_to_others(
+    build: Build, sql: Sql, opened: Opened, monkeypatch
+) -> None:
     monkeypatch.setattr(databases, "_TRIES", 1)
     monkeypatch.setattr(databases, "_SECONDS", 0.1)
     store = opened(address := build("postgresql"))
@@ -320,7 +398,9 @@ def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened
     sql("DROP TYPE IF EXISTS spoken CASCADE; CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
     sql("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
     assert read(opened(address))[1] == LANGUAGES
-    sql('UPDATE docs SET about = (CASE key % 2 WHEN 0 THEN \'{"n": 3, "t": "3.0"}\' ELSE \'{"n": 3.0}\' END)::jsonb')
+    sql(
+        'UPDATE docs SET about = (CASE key % 2 WHEN 0 THEN \'{"n": 3, "t": "3.0"}\' ELSE \'{"n": 3.0}\' END)::jsonb'
+    )
     for field, groups in (("about.n", {"3"}), ("about.t", {"3.0", None})):
         batches = opened(address, group_field=field).batches(texts=True)
         assert {value for batch in batches for value in batch.column("group").to_pylist()} == groups
@@ -336,11 +416,17 @@ def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened
 
 
 @pytest.mark.parametrize("words", ["query_points_groups", "DISTINCT ON"])
-def test_databases_group_as_the_guide_says(words: str, tmp_path: Path, repository: Path, build: Build, request) -> None:
+def test_databases_group_as_the_guide_says(
+    words: str, tmp_path: Path, repository: Path, build: Build, request
+) -> None:
     """Row 4 alone is on page 2; page 0 has rows 0 (en) and 1 (fr), page 1 rows 2 (en) and 6 (fr)."""
     pages = [0, 0, 1, None, 2, None, 1, None, None, None]
     guide = (repository / "docs/guides/vectors.md").read_text("utf-8")
-    (code,) = (block for block in re.findall(r"```(?:py|sql)\n(.*?)```", guide, re.DOTALL) if words in block)
+    (code,) = (
+        block
+        for block in re.findall(r"```(?:py|sql)\n(.*?)```", guide, re.DOTALL)
+        if words in block
+    )
     asked = 3 * VECTORS[0] + 2 * VECTORS[4] + VECTORS[2]  # best first, the rows are 0, 4, 1, 2, 6
     if words == "DISTINCT ON":
         build("postgresql")
@@ -354,7 +440,11 @@ def test_databases_group_as_the_guide_says(words: str, tmp_path: Path, repositor
         client, _ = stores.open_qdrant(tmp_path)
         for row, page in enumerate(pages):
             client.set_payload("docs", {"page": page}, points=[row])
-        names: dict[str, Any] = {"client": client, "query": asked, "calibration": Mock(transform=lambda query: query)}
+        names: dict[str, Any] = {
+            "client": client,
+            "query": asked,
+            "calibration": Mock(transform=lambda query: query),
+        }
         exec(code.replace('"de"', '"fr"'), names)
         results = [point.id for point in names["results"]]
         client.close()

@@ -20,18 +20,28 @@ COUNT = len(CODES)
 def vectors_of(encoder: str, repository: Path) -> np.ndarray:
     """Sixty sentences, each in all languages."""
     if encoder:
-        with open(repository / "training_scripts/demo/tico19/sentences.tsv", encoding="utf-8") as file:
+        with open(
+            repository / "training_scripts/demo/tico19/sentences.tsv", encoding="utf-8"
+        ) as file:
             rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[:60]
         texts = [row[code] for row in rows for code in CODES]
-        return np.asarray(encode(SentenceTransformer(encoder, device="cpu"), texts, role="document"))
-    random = np.random.default_rng(0)  # of the meaning of a sentence, of its words and, as a bias, of its language
-    meanings, words, languages = (random.normal(size=(*size, 64)) for size in ((60, 1), (60, COUNT), (1, COUNT)))
+        return np.asarray(
+            encode(SentenceTransformer(encoder, device="cpu"), texts, role="document")
+        )
+    random = np.random.default_rng(
+        0
+    )  # of the meaning of a sentence, of its words and, as a bias, of its language
+    meanings, words, languages = (
+        random.normal(size=(*size, 64)) for size in ((60, 1), (60, COUNT), (1, COUNT))
+    )
     vectors = (meanings + words / 2 + languages).reshape(-1, 64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("encoder", ["", ENCODER] if os.path.isdir(ENCODER) else [""])
-def test_report_calibrate_apply(encoder: str, repository: Path, tmp_path: Path, monkeypatch) -> None:
+def test_report_calibrate_apply(
+    encoder: str, repository: Path, tmp_path: Path, monkeypatch
+) -> None:
     vectors, asked = vectors_of(encoder, repository), np.arange(0, 60 * COUNT, 13)
     monkeypatch.chdir(tmp_path)
     np.save("docs.npy", vectors)
@@ -51,17 +61,37 @@ def test_report_calibrate_apply(encoder: str, repository: Path, tmp_path: Path, 
     assert same_sentence[1] > max(0.9, same_sentence[0] + 0.1)
 
 
-@pytest.mark.parametrize(("codes", "least"), [("ScalarQuantizationConfig", 0.95), ("BinaryQuantizationConfig", 0.7)])
-def test_qdrants_own_engine_serves_mapped_queries_by_codes(codes: str, least: float, repository, tmp_path) -> None:
-    edge, vectors, asked = pytest.importorskip("qdrant_edge"), vectors_of("", repository), np.arange(0, 60 * COUNT, 13)
+@pytest.mark.parametrize(
+    ("codes", "least"), [("ScalarQuantizationConfig", 0.95), ("BinaryQuantizationConfig", 0.7)]
+)
+def test_qdrants_own_engine_serves_mapped_queries_by_codes(
+    codes: str, least: float, repository, tmp_path
+) -> None:
+    edge, vectors, asked = (
+        pytest.importorskip("qdrant_edge"),
+        vectors_of("", repository),
+        np.arange(0, 60 * COUNT, 13),
+    )
     kind = getattr(edge, codes)(*[edge.ScalarType.Int8] * codes.startswith("Scalar"))
-    options = {"quantization_config": kind, "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1)}
+    options = {
+        "quantization_config": kind,
+        "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1),
+    }
     config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(64, edge.Distance.Cosine), **options)
     shard = edge.EdgeShard.create(str(tmp_path), config)
-    shard.update(edge.UpdateOperation.upsert_points([edge.Point(i, row) for i, row in enumerate(vectors.tolist())]))
+    shard.update(
+        edge.UpdateOperation.upsert_points(
+            [edge.Point(i, row) for i, row in enumerate(vectors.tolist())]
+        )
+    )
     assert shard.optimize()
     by_codes = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
-    queries = VectorCalibration.fit(vectors, CODES * 60, queries_only=True).transform(vectors[asked])
-    requests = [edge.QueryRequest(COUNT, query=edge.Query.Nearest(q), params=by_codes) for q in queries.tolist()]
+    queries = VectorCalibration.fit(vectors, CODES * 60, queries_only=True).transform(
+        vectors[asked]
+    )
+    requests = [
+        edge.QueryRequest(COUNT, query=edge.Query.Nearest(q), params=by_codes)
+        for q in queries.tolist()
+    ]
     answers = np.array([[point.id for point in shard.query(request)] for request in requests])
     assert (answers // COUNT == asked[:, None] // COUNT).mean() > least

@@ -21,7 +21,12 @@ from st_xlret.losses import (
     SemanticContrastiveLoss,
 )
 from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.modules import ContextualEncoder, LanguageMemoryBank, first_last_encoder, with_two_encoders
+from st_xlret.modules import (
+    ContextualEncoder,
+    LanguageMemoryBank,
+    first_last_encoder,
+    with_two_encoders,
+)
 from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
 
@@ -37,9 +42,13 @@ class Recorder(TrainerCallback):
         self.gradients: list[dict[str, Tensor]] = []
         self.weights: list[dict[str, Tensor]] = []
         self.step = 0
-        self.parameters = {f"{name}/{k}": p for name, loss in losses.items() for k, p in loss.named_parameters()}
+        self.parameters = {
+            f"{name}/{k}": p for name, loss in losses.items() for k, p in loss.named_parameters()
+        }
         for name, loss in losses.items():
-            loss.register_forward_hook(lambda module, inputs, value, name=name: self.record(module, name, value))
+            loss.register_forward_hook(
+                lambda module, inputs, value, name=name: self.record(module, name, value)
+            )
 
     def record(self, module: CrossLingualLoss, name: str, value: Any) -> None:
         if module.training and torch.is_grad_enabled():
@@ -50,7 +59,9 @@ class Recorder(TrainerCallback):
         self.step = state.global_step
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        self.gradients.append({name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None})
+        self.gradients.append(
+            {name: p.grad.clone() for name, p in self.parameters.items() if p.grad is not None}
+        )
         self.weights.append({name: p.detach().clone() for name, p in self.parameters.items()})
 
 
@@ -60,12 +71,26 @@ def state_of(module: torch.nn.Module) -> dict[str, Tensor]:
 
 def changed(before: dict[str, Tensor], module: torch.nn.Module) -> list[str]:
     """The names of the weights that are others than before."""
-    return [name for name, tensor in module.state_dict().items() if not torch.equal(tensor, before[name])]
+    return [
+        name
+        for name, tensor in module.state_dict().items()
+        if not torch.equal(tensor, before[name])
+    ]
 
 
 def arguments(folder: Path, **changed: Any) -> CrossLingualTrainingArguments:
-    options = {"per_device_train_batch_size": 4, "learning_rate": 1e-2, "precision": "fp32", "use_cpu": True}
-    options |= {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no"}
+    options = {
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "precision": "fp32",
+        "use_cpu": True,
+    }
+    options |= {
+        "report_to": "none",
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+    }
     return CrossLingualTrainingArguments(output_dir=str(folder), **(options | changed))  # type: ignore[arg-type]
 
 
@@ -81,7 +106,10 @@ def trainer_of(
 def questions(count: int = 20) -> Dataset:
     dice = random.Random(5)
     columns = {"query": 3, "positive": 5, "negative_1": 5}
-    rows = [{column: tiny.sentence(dice, words) for column, words in columns.items()} for _ in range(count)]
+    rows = [
+        {column: tiny.sentence(dice, words) for column, words in columns.items()}
+        for _ in range(count)
+    ]
     return Dataset.from_list([{**row, "language": "en"} for row in rows])
 
 
@@ -91,11 +119,17 @@ def parts(
     """Losses and data sets of a system."""
     if kind == "ccp":
         bank = LanguageMemoryBank(16, 22, scope=scope)
-        losses: dict[str, Any] = {"ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2})}
+        losses: dict[str, Any] = {
+            "ccp": CCPLoss(model, {"out_features": 16}, bank, batches={"window_size": 2})
+        }
         losses |= {"mlm": MaskedLMLoss(model), "pairs": SemanticContrastiveLoss(model)}
         return losses, {"ccp": tiny.documents(), "mlm": tiny.texts(), "pairs": tiny.pairs()}
     if kind == "msm":
-        options: dict[str, Any] = {"num_negatives": 5, "mini_batch_size": 5, "batches": {"block_size": 4}}
+        options: dict[str, Any] = {
+            "num_negatives": 5,
+            "mini_batch_size": 5,
+            "batches": {"block_size": 4},
+        }
         losses = {"msm": MSMLoss(model, {"dropout": 0.0}, **options), "mlm": MaskedLMLoss(model)}
         # Documents of 3 to 8 sentences in blocks of up to 4: the ranks have different numbers of sentences.
         rows = [row for row in tiny.documents(20, 8) if row["position"] < 3 + row["document"] % 6]
@@ -113,11 +147,21 @@ def parts(
 
 
 def run_of(
-    kind: str, folder: Path, *, seed: int = 0, dropout: float = 0.1, scope: str = "total", **changed: Any
+    kind: str,
+    folder: Path,
+    *,
+    seed: int = 0,
+    dropout: float = 0.1,
+    scope: str = "total",
+    **changed: Any,
 ) -> tuple[CrossLingualTrainer, Recorder]:
     """Build model, losses and Trainer anew, as a new process does; `seed` is that of the first weights."""
     model = tiny.transformer(dropout=dropout, seed=seed)
-    losses, datasets = parts(kind, model, scope=scope, two_encoders=changed.pop("two_encoders", False))
+    losses, datasets = parts(
+        kind, model, scope=scope, two_encoders=changed.pop("two_encoders", False)
+    )
     # What the dice are before the run must not matter to a resumed one.
     torch.manual_seed(seed + 1)
-    return trainer_of(folder, losses, datasets, joint=kind == "joint", **{"lr_drops": [0.5], **changed})
+    return trainer_of(
+        folder, losses, datasets, joint=kind == "joint", **{"lr_drops": [0.5], **changed}
+    )

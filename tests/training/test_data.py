@@ -13,8 +13,16 @@ from tests import tiny
 from tests.data.files import multilingual_pool, write_jsonl
 from tests.evaluation.samples import write_lareqa
 
-SUN = {"query": "When did the sun come out?", "title": "Sky", "positive": "The sun came out at seven. It was cold."}
-WOLF = {"query": "Who lives there?", "title": "Zoo", "positive": "A wolf lives there. It eats fish."}
+SUN = {
+    "query": "When did the sun come out?",
+    "title": "Sky",
+    "positive": "The sun came out at seven. It was cold.",
+}
+WOLF = {
+    "query": "Who lives there?",
+    "title": "Zoo",
+    "positive": "A wolf lives there. It eats fish.",
+}
 PASSAGES = [{**SUN, "answers": ["seven"]}, {**WOLF, "answers": ["wolf"]}]
 
 
@@ -30,10 +38,14 @@ def load(source: Path, *, model: str | None = None, resume: bool = False, **opti
 
 
 def test_questions_of_the_test_set_are_not_trained_on(questions: Path, tmp_path: Path) -> None:
-    few = multilingual_pool(tmp_path / "few", {"en": [*(f"question {i}" for i in range(40)), "who lives THERE"]})
+    few = multilingual_pool(
+        tmp_path / "few", {"en": [*(f"question {i}" for i in range(40)), "who lives THERE"]}
+    )
     assert load(questions, test=str(few))[0]["query"][:] == ["When did the sun come out?"]
     with pytest.raises(DataError, match="(?s)1 of the 1 .*wrong"):
-        load(questions, test=str(multilingual_pool(tmp_path / "wrong", {"en": ["who lives there"]})))
+        load(
+            questions, test=str(multilingual_pool(tmp_path / "wrong", {"en": ["who lives there"]}))
+        )
 
 
 def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: Path) -> None:
@@ -47,13 +59,18 @@ def test_passages_sentences_and_sentences_in_context(questions: Path, tmp_path: 
         assert evaluator is not None and evaluator.notes["candidate"] == candidate
 
 
-def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(questions: Path, tmp_path: Path) -> None:
+def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(
+    questions: Path, tmp_path: Path
+) -> None:
     own = write_jsonl(tmp_path / "own.jsonl", [{**row, "negatives": ["It."]} for row in PASSAGES])
     assert load(own, hard_negatives=1)[0]["negative_1"][:] == ["It."] * 2
     with pytest.raises(ValueError, match="--model"):
         load(questions, hard_negatives=2)
     texts, model = tiny.texts(60)["sentence"][:], str(tmp_path / "model")
-    rows = [{"query": query, "positive": passage} for query, passage in zip(texts[:30], texts[30:], strict=True)]
+    rows = [
+        {"query": query, "positive": passage}
+        for query, passage in zip(texts[:30], texts[30:], strict=True)
+    ]
     source = write_jsonl(tmp_path / "many.jsonl", rows)
     tiny.static().save(model)
     mined, _ = load(source, model=model, hard_negatives=1)
@@ -66,14 +83,20 @@ def test_negatives_are_those_of_the_file_or_mined_and_kept_for_a_resumed_run(que
 
 
 def test_some_questions_and_pairs_are_held_out_or_excluded(tmp_path: Path, questions: Path) -> None:
-    many = [{"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]} for i in range(200)]
+    many = [
+        {"query": f"question {i}", "positive": f"answer {i}", "negatives": ["no"]}
+        for i in range(200)
+    ]
     source = write_jsonl(tmp_path / "many.jsonl", many)
     rest, evaluator = load(source, evaluation_questions=10, hard_negatives=1)
     assert len(rest) == 190 and len(evaluator.queries) == 10
     assert len(evaluator.corpus) == 11 and not set(evaluator.queries) & set(rest["query"])
     (tmp_path / "test.txt").write_text("question 3\nanswer 5\n")
     rest, evaluator = load(source, evaluation_questions=0, exclude=[str(tmp_path / "test.txt")])
-    assert {row["query"] for row in many} - set(rest["query"]) == {"question 3", "question 5"} and evaluator is None
+    assert {row["query"] for row in many} - set(rest["query"]) == {
+        "question 3",
+        "question 5",
+    } and evaluator is None
     file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
     rest, of_pairs = PairOptions(pairs=[file], evaluation_pairs=5).load_pairs(0)
     assert rest is not None and of_pairs is not None and 0 < len(rest) < 60
@@ -82,11 +105,17 @@ def test_some_questions_and_pairs_are_held_out_or_excluded(tmp_path: Path, quest
 
 
 def test_answers_are_no_more_than_the_run_can_read(questions: Path) -> None:
-    args: Any = SimpleNamespace(seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1)
+    args: Any = SimpleNamespace(
+        seed=0, max_steps=1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1
+    )
     data = AnswerOptions(retrieval=[str(questions)], context=True)
     for steps, count in ((1, 1), (-1, 2)):  # or whole epochs
         args.max_steps = steps
         rows, evaluator = data.load_answers(args, "en", 1, 0)
         assert rows is not None and len(rows) == count and evaluator is None
         assert all(text.count(". ") == 2 for text in rows["positive"])
-    assert data.load_answers(args, "en", 0, 0) == (None, None) == AnswerOptions().load_answers(args, "en", 1, 0)
+    assert (
+        data.load_answers(args, "en", 0, 0)
+        == (None, None)
+        == AnswerOptions().load_answers(args, "en", 1, 0)
+    )

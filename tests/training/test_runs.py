@@ -70,7 +70,12 @@ def test_a_checkpoint_is_a_plain_model_and_the_losses_state_beside_it(tmp_path: 
     assert all(module["type"].startswith("sentence_transformers.") for module in modules)
     with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
         names = set(file.keys())
-    assert {"ccp/bank.keys", "ccp/head.toggle", "ccp/head.norm.running_mean", "mlm/lm_head.bias"} <= names
+    assert {
+        "ccp/bank.keys",
+        "ccp/head.toggle",
+        "ccp/head.norm.running_mean",
+        "mlm/lm_head.bias",
+    } <= names
     assert not [name for name in names if "/model." in name or name.startswith("pairs/")]
     assert not list(checkpoint.glob(".*"))
     (checkpoint / LOSS_STATE_FILE).unlink()
@@ -87,16 +92,24 @@ def test_gradient_accumulation_and_checkpointing(kind: str, tmp_path: Path) -> N
     fixed: dict[str, Any] = {"learning_rate": 0.0, "max_grad_norm": 0.0}
     _, plain = trained(kind, tmp_path, max_steps=4, **fixed)
     _, twice = trained(kind, tmp_path, max_steps=2, gradient_accumulation_steps=2, **fixed)
-    assert values(twice) == values(plain) and len(values(plain)) == 4 * (3 if kind == "joint" else 1)
+    assert values(twice) == values(plain) and len(values(plain)) == 4 * (
+        3 if kind == "joint" else 1
+    )
     for step, accumulated in enumerate(twice.gradients):
         pair = plain.gradients[2 * step : 2 * step + 2]
         assert accumulated.keys() == pair[0].keys() | pair[1].keys()
         for key, gradient in accumulated.items():
             mean: Any = sum(gradients[key] for gradients in pair if key in gradients) / 2
-            torch.testing.assert_close(gradient, mean, rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}")
-    checkpointing, again = trained(kind, tmp_path, max_steps=4, gradient_checkpointing=True, **fixed)
+            torch.testing.assert_close(
+                gradient, mean, rtol=1e-5, atol=1e-7, msg=lambda m, k=key: f"{k}: {m}"
+            )
+    checkpointing, again = trained(
+        kind, tmp_path, max_steps=4, gradient_checkpointing=True, **fixed
+    )
     assert checkpointing.model[0].auto_model.is_gradient_checkpointing
-    assert [value for _, value in values(again)] == pytest.approx([value for _, value in values(plain)], rel=1e-4)
+    assert [value for _, value in values(again)] == pytest.approx(
+        [value for _, value in values(plain)], rel=1e-4
+    )
     torch.testing.assert_close(again.gradients, plain.gradients, rtol=1e-2, atol=1e-4)
 
 
@@ -109,7 +122,10 @@ def test_workers_of_the_data_loader_draw_the_same_batches(tmp_path: Path) -> Non
         for epoch in (0, 1):  # workers that stay meet the next one
             loader.set_epoch(epoch)
             read[-1] += [batch["source_text_id"].tolist() for batch in loader]
-    assert read[0] == read[1] == read[2] and len({str(batch) for batch in read[0]}) == len(read[0]) == 8
+    assert (
+        read[0] == read[1] == read[2]
+        and len({str(batch) for batch in read[0]}) == len(read[0]) == 8
+    )
 
 
 # The callback that keeps what the losses own
@@ -124,7 +140,9 @@ def ccp(seed: int = 0) -> CCPLoss:
 
 def test_state_goes_from_one_callback_to_another_of_the_same_losses() -> None:
     names = ("documents/en", "documents/fr")
-    first, second = (LossStateCallback({name: ccp(seed + i) for i, name in enumerate(names)}) for seed in (0, 2))
+    first, second = (
+        LossStateCallback({name: ccp(seed + i) for i, name in enumerate(names)}) for seed in (0, 2)
+    )
     state = first.state_dict()
     second.load_state_dict(state)
     for name, tensor in second.state_dict().items():
@@ -145,12 +163,17 @@ def test_gradients_of_the_losses_are_clipped(tmp_path: Path) -> None:
         args = arguments(tmp_path, max_grad_norm=limit)
         LossStateCallback(loss).on_pre_optimizer_step(args, TrainerState(), TrainerControl())
         after = torch.cat([p.grad.flatten() for p in loss.owned_parameters()])
-        torch.testing.assert_close(after, before if limit != 0.1 else 0.1 * before / before.norm(), rtol=1e-4, atol=0)
+        torch.testing.assert_close(
+            after, before if limit != 0.1 else 0.1 * before / before.norm(), rtol=1e-4, atol=0
+        )
         assert torch.equal(loss.model[0].embedding.weight.grad, encoder)
 
 
 def test_what_cannot_hold_parameters_of_losses_is_refused() -> None:
-    owner, other = LossStateCallback({"windows": ccp()}), LossStateCallback(SemanticContrastiveLoss(tiny.static()))
+    owner, other = (
+        LossStateCallback({"windows": ccp()}),
+        LossStateCallback(SemanticContrastiveLoss(tiny.static())),
+    )
     fields = {"fsdp": None, "deepspeed_plugin": None, "fp16": False, "world_size": 2}
     for change in ({"fsdp": "full"}, {"deepspeed_plugin": object()}, {"fp16": True}):
         args: Any = SimpleNamespace(**(fields | change))
@@ -161,10 +184,20 @@ def test_what_cannot_hold_parameters_of_losses_is_refused() -> None:
     owner.on_init_end(args, TrainerState())
 
 
-def test_the_hosts_own_trainer_keeps_the_state_by_the_callback_with_torch_compile_too(tmp_path: Path) -> None:
+def test_the_hosts_own_trainer_keeps_the_state_by_the_callback_with_torch_compile_too(
+    tmp_path: Path,
+) -> None:
     model = tiny.transformer()
-    losses = {"both": CZNCELoss(model, mlm=MaskedLMLoss(model)), "pairs": SemanticContrastiveLoss(model)}
-    options: dict[str, Any] = {"max_steps": 4, "save_steps": 4, "use_cpu": True, "report_to": "none"}
+    losses = {
+        "both": CZNCELoss(model, mlm=MaskedLMLoss(model)),
+        "pairs": SemanticContrastiveLoss(model),
+    }
+    options: dict[str, Any] = {
+        "max_steps": 4,
+        "save_steps": 4,
+        "use_cpu": True,
+        "report_to": "none",
+    }
     options |= {"torch_compile": True, "torch_compile_backend": "eager"}
     options |= {"multi_dataset_batch_sampler": InterleavedBatchSampler, "batch_sampler": Rows()}
     SentenceTransformerTrainer(

@@ -27,7 +27,9 @@ def run_of(folder: Path, *, evaluator: Any = None, **options: Any) -> tuple[dict
     """A short run as a script makes it."""
     model = tiny.transformer(dropout=0.1)
     run = Run(arguments(folder, **options))
-    trainer = CrossLingualTrainer(model, run.args, tiny.pairs(16), loss=SemanticContrastiveLoss(model))
+    trainer = CrossLingualTrainer(
+        model, run.args, tiny.pairs(16), loss=SemanticContrastiveLoss(model)
+    )
     return run.train_and_save(trainer, {"pairs": 16}, evaluators=[evaluator], tag="pairs"), model
 
 
@@ -42,7 +44,9 @@ def test_a_run_in_use_one_that_is_finished_and_one_that_stopped_at_its_end(tmp_p
     with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
         run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
     results, again = run_of(tmp_path, **steps, resume=True)
-    assert results["steps"] == 2 and results["tokens"] > 0 and not changed(model.state_dict(), again)
+    assert (
+        results["steps"] == 2 and results["tokens"] > 0 and not changed(model.state_dict(), again)
+    )
     (tmp_path / "results.json").unlink()
     told = str(tmp_path / "checkpoint-1")
     assert run_of(tmp_path, **steps, resume_from_checkpoint=told, weight_decay=0.5)[0]["steps"] == 2
@@ -63,14 +67,26 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     for file in others:
         file.parent.mkdir()
         file.touch()
-    run_of(tmp_path, max_steps=6, save_steps=2, save_total_limit=2, overwrite=not resumes, resume=resumes)
-    assert {path.name for path in tmp_path.glob("checkpoint-[246]")} == {"checkpoint-4", "checkpoint-6"}
+    run_of(
+        tmp_path,
+        max_steps=6,
+        save_steps=2,
+        save_total_limit=2,
+        overwrite=not resumes,
+        resume=resumes,
+    )
+    assert {path.name for path in tmp_path.glob("checkpoint-[246]")} == {
+        "checkpoint-4",
+        "checkpoint-6",
+    }
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
     with pytest.raises(FileExistsError, match="checkpoint-6 holds what is read"):
         read = [f"{tmp_path}/checkpoint-6/trainer_state.json", "~no user: "]
         Run(arguments(tmp_path, overwrite=True), Namespace(documents=read))
     run_of(tmp_path, max_steps=1, save_strategy="no", overwrite=True)
-    assert len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
+    assert (
+        len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
+    )
 
 
 def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:
@@ -89,7 +105,9 @@ def dice(model: Any) -> dict[str, float]:
 def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None:
     without, plain = run_of(tmp_path / "a", max_steps=1)
     results, scored = run_of(tmp_path / "b", max_steps=1, evaluator=dice)
-    assert "held_out_before" not in without and results["held_out_before"] == {"pairs_average_accuracy": 0.75}
+    assert "held_out_before" not in without and results["held_out_before"] == {
+        "pairs_average_accuracy": 0.75
+    }
     assert not changed(plain.state_dict(), scored)
 
 
@@ -107,10 +125,14 @@ def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
         assert args.eval_strategy == ("steps" if metric else "no")
 
 
-def test_options_are_compared_by_the_batch_of_all_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_compared_by_the_batch_of_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def recorded(size: int, processes: int, accumulation: int = 1) -> dict[str, Any]:
         monkeypatch.setattr(ScriptArguments, "world_size", property(lambda self: processes))
-        args = arguments(tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation)
+        args = arguments(
+            tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation
+        )
         return Run(args).options
 
     # Accumulated batches have other negatives, and batch statistics, than one of 16.
@@ -123,7 +145,11 @@ def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
     words = [str(file), "--output_dir", str(tmp_path), "--learning_rate_mapping", '{"head": 0.1}']
     for further, steps in (([], 10_000), (["--num_train_epochs", "2"], -1)):  # epochs replace steps
         (args,) = parse([ScriptArguments], [*words, *further])
-        assert (args.learning_rate, args.learning_rate_mapping, args.max_steps) == (3e-5, {"head": 0.1}, steps)
+        assert (args.learning_rate, args.learning_rate_mapping, args.max_steps) == (
+            3e-5,
+            {"head": 0.1},
+            steps,
+        )
 
 
 def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +161,16 @@ def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"precision": "fp32"}, True, "fp32"),
         ({"bf16": True}, False, "bf16"),
     ):
-        monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable)
+        monkeypatch.setattr(
+            "st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable
+        )
         args = ScriptArguments(output_dir=str(tmp_path), **options)
         is_bf16 = expected == "bf16"
-        assert (args.precision, args.bf16, args.fp16, args.use_cpu) == (expected, is_bf16, False, is_bf16)
+        assert (args.precision, args.bf16, args.fp16, args.use_cpu) == (
+            expected,
+            is_bf16,
+            False,
+            is_bf16,
+        )
     with pytest.raises(ValueError, match="one number format"):
         ScriptArguments(output_dir=str(tmp_path), precision="fp32", bf16=True)

@@ -28,9 +28,19 @@ def load(folder: Path) -> SentenceTransformer:
 def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) -> None:
     def run(model: SentenceTransformer) -> Any:
         torch.manual_seed(3)
-        losses: dict[str, Any] = {"mlm": MaskedLMLoss(model, fresh_head=True), "pairs": SemanticContrastiveLoss(model)}
-        options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 4, "gradient_checkpointing": True}
-        return trainer_of(tmp_path, losses, {"mlm": tiny.texts(), "pairs": tiny.pairs()}, lora_rank=4, **options)
+        losses: dict[str, Any] = {
+            "mlm": MaskedLMLoss(model, fresh_head=True),
+            "pairs": SemanticContrastiveLoss(model),
+        }
+        options = {
+            "max_steps": 6,
+            "save_strategy": "steps",
+            "save_steps": 4,
+            "gradient_checkpointing": True,
+        }
+        return trainer_of(
+            tmp_path, losses, {"mlm": tiny.texts(), "pairs": tiny.pairs()}, lora_rank=4, **options
+        )
 
     model, again = load(encoder), load(encoder)
     model[0].auto_model.pooler.requires_grad_(False)
@@ -51,7 +61,9 @@ def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) 
     assert list(plain.state_dict()) == list(load(encoder).state_dict())
     assert not list((tmp_path / "model").rglob("adapter_*"))
     np.testing.assert_allclose(plain.encode(TEXTS), model.encode(TEXTS), rtol=0, atol=1e-5)
-    assert all(weight.requires_grad == ("pooler" not in name) for name, weight in model.named_parameters())
+    assert all(
+        weight.requires_grad == ("pooler" not in name) for name, weight in model.named_parameters()
+    )
     # Trained weights are in no folder: checkpoints of adapters would refer to those before.
     with pytest.raises(ValueError, match="LoRA"):
         trainer.train()
@@ -65,13 +77,20 @@ def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("is_quantized", [False, True])
-def test_adapters_with_whole_layers_and_on_quantised_weights(is_quantized: bool, encoder: Path, tmp_path) -> None:
+def test_adapters_with_whole_layers_and_on_quantised_weights(
+    is_quantized: bool, encoder: Path, tmp_path
+) -> None:
     peft, model = pytest.importorskip("peft"), load(encoder)
-    model.add_adapter(peft.LoraConfig(r=2, target_modules="all-linear", modules_to_save=["LayerNorm"]))
+    model.add_adapter(
+        peft.LoraConfig(r=2, target_modules="all-linear", modules_to_save=["LayerNorm"])
+    )
     if is_quantized:  # in 4 bits, which are not those of the folder
         model[0].auto_model.is_quantized = True
         model[0].auto_model.embeddings.word_embeddings.weight.data.round_(decimals=1)
-    losses, options = {"pairs": SemanticContrastiveLoss(model)}, {"save_strategy": "steps", "max_steps": 1}
+    losses, options = (
+        {"pairs": SemanticContrastiveLoss(model)},
+        {"save_strategy": "steps", "max_steps": 1},
+    )
     trainer_of(tmp_path, losses, {"pairs": tiny.pairs()}, **options)[0].train()
     assert (tmp_path / "checkpoint-1" / "adapter_model.safetensors").is_file()
 
@@ -80,7 +99,9 @@ def test_two_encoders_have_adapters_of_their_own(encoder: Path) -> None:
     adapted = load(encoder)
     add_lora(adapted, 4)
     model = with_two_encoders(adapted)
-    for number, weight in enumerate(weight for name, weight in model.named_parameters() if "lora_B" in name):
+    for number, weight in enumerate(
+        weight for name, weight in model.named_parameters() if "lora_B" in name
+    ):
         torch.nn.init.normal_(weight, std=0.1 * (1 + number))
     query, document = model.encode_query(TEXTS), model.encode_document(TEXTS)
     assert abs(query - document).max() > 1e-2

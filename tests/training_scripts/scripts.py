@@ -24,9 +24,7 @@ _LISTS = {
 }
 WORDS = {language: words.split() for language, words in _LISTS.items()}
 
-_EVERYWHERE = (
-    "--use_cpu --precision fp32 --disable_tqdm true --max_seq_length 16 --learning_rate 1e-2 --logging_steps 2"
-)
+_EVERYWHERE = "--use_cpu --precision fp32 --disable_tqdm true --max_seq_length 16 --learning_rate 1e-2 --logging_steps 2"
 _SMALL = "--per_device_train_batch_size 4 --vocabulary 150"
 _TEXTS = "--documents {data}/documents.jsonl --pairs {data}/pairs.jsonl"
 SCRIPTS = {
@@ -49,7 +47,9 @@ def script(name: str) -> ModuleType:
     return importlib.import_module(f"training_scripts.train_{name.replace('-', '_')}")
 
 
-def command(name: str, data: Path, output: Path, *options: str | Path, tiny: bool = True) -> list[str]:
+def command(
+    name: str, data: Path, output: Path, *options: str | Path, tiny: bool = True
+) -> list[str]:
     """The command line of a run: files of options, the options of `SCRIPTS`, and those given, which replace them.
 
     An option without a value takes away that of `SCRIPTS` where it has one: `--pairs` for a run without pairs.
@@ -66,7 +66,12 @@ def command(name: str, data: Path, output: Path, *options: str | Path, tiny: boo
         chosen.pop({"--model": "--from_scratch", "--from_scratch": "--model"}.get(word, ""), None)
     with_values = {word for word in defaults if word.startswith("--")} - {"--use_cpu"}
     kept = {word: values for word, values in chosen.items() if values or word not in with_values}
-    return [*files, *(part for word, values in kept.items() for part in (word, *values)), "--output_dir", str(output)]
+    return [
+        *files,
+        *(part for word, values in kept.items() for part in (word, *values)),
+        "--output_dir",
+        str(output),
+    ]
 
 
 class Runner:
@@ -90,7 +95,9 @@ class Runner:
         with stop as trainer, pytest.raises(InterruptedError):
             script(name).main(given)
         model, args, datasets = trainer.call_args.args
-        return SimpleNamespace(model=model, args=args, datasets=datasets, loss=trainer.call_args.kwargs["loss"])
+        return SimpleNamespace(
+            model=model, args=args, datasets=datasets, loss=trainer.call_args.kwargs["loss"]
+        )
 
     @contextmanager
     def stopped(self, name: str, step: int) -> Iterator[None]:
@@ -119,14 +126,22 @@ def translations(dice: random.Random, words: int = 4) -> dict[str, str]:
 def write_data(folder: Path) -> None:
     """Write documents, pairs, a dictionary, questions, a test set and an encoder with prompts."""
     dice = random.Random(0)
-    documents = [{"language": code, "sentences": [sentence(code, dice) for _ in "1234"]} for code in ["en", "fr"] * 12]
+    documents = [
+        {"language": code, "sentences": [sentence(code, dice) for _ in "1234"]}
+        for code in ["en", "fr"] * 12
+    ]
     write_jsonl(folder / "documents.jsonl", documents)
     both = [translations(dice) for _ in range(120)]
     languages = {"source_language": "en", "target_language": "fr"}
-    write_jsonl(folder / "pairs.jsonl", [{**languages, "source": x["en"], "target": x["fr"]} for x in both])
+    write_jsonl(
+        folder / "pairs.jsonl", [{**languages, "source": x["en"], "target": x["fr"]} for x in both]
+    )
     collection = [{"language": code, "text": text} for each in both for code, text in each.items()]
     write_jsonl(folder / "collection.jsonl", collection)
-    write_text(folder / "words.en-fr.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)))
+    write_text(
+        folder / "words.en-fr.tsv",
+        "".join(f"{a}\t{b}\n" for a, b in zip(*WORDS.values(), strict=True)),
+    )
     # Two questions in two languages for each passage, and a wrong passage.
     rows = []
     for i in range(60):
@@ -149,14 +164,18 @@ def write_data(folder: Path) -> None:
     test_set = [translations(dice) for _ in range(12)]
     multilingual_pool(folder / "xquad", {code: [text[code] for text in test_set] for code in WORDS})
     torch.manual_seed(0)
-    tokenizer = train_tokenizer([" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200)
+    tokenizer = train_tokenizer(
+        [" ".join(map(" ".join, WORDS.values())) + " query: passage: ?."] * 4, vocabulary=200
+    )
     model = transformer_encoder(tokenizer, "tiny", max_seq_length=24)
     model.prompts = {"query": "query: ", "document": "passage: "}
     model.save_pretrained(str(folder / "encoder"))
 
 
 def equal_weights(one: Path, other: Path) -> bool:
-    expected, other_weights = (SentenceTransformer(str(folder), device="cpu").state_dict() for folder in (one, other))
+    expected, other_weights = (
+        SentenceTransformer(str(folder), device="cpu").state_dict() for folder in (one, other)
+    )
     return expected.keys() == other_weights.keys() and all(
         torch.equal(other_weights[name], weight) for name, weight in expected.items()
     )

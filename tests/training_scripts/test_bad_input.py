@@ -39,20 +39,29 @@ def test_what_cannot_work_is_refused_before_training(
 ) -> None:
     with pytest.raises((ValueError, OSError), match=named):
         train(name, "--max_steps 1", options)
-    assert not list((tmp_path / "run").rglob("*.safetensors")) and not (tmp_path / "run" / "results.json").exists()
+    assert (
+        not list((tmp_path / "run").rglob("*.safetensors"))
+        and not (tmp_path / "run" / "results.json").exists()
+    )
 
 
 def test_bad_lines_are_named_or_skipped(train: Runner, tmp_path: Path) -> None:
     lines = (train.data / "documents.jsonl").read_text().splitlines()
-    documents = write_jsonl(tmp_path / "documents.jsonl", [*lines[:2], '{"language": "en", "sentences": [', *lines[2:]])
-    with pytest.raises(SystemExit, match=f"^error: {documents}, line 3"):  # of a program, the error alone
+    documents = write_jsonl(
+        tmp_path / "documents.jsonl", [*lines[:2], '{"language": "en", "sentences": [', *lines[2:]]
+    )
+    with pytest.raises(
+        SystemExit, match=f"^error: {documents}, line 3"
+    ):  # of a program, the error alone
         run_script(lambda: train("ccp", "--pairs --max_steps 1 --documents", documents))
     options = "--pairs --max_steps 1 --skip_bad_lines --save_strategy no --documents"
     assert train("ccp", options, documents)["sentences"] == 96
 
 
 def test_a_search_encoder_with_routes_is_refused(train: Runner, tmp_path: Path) -> None:
-    with_two_encoders(SentenceTransformer(str(train.data / "encoder"))).save_pretrained(str(tmp_path / "two"))
+    with_two_encoders(SentenceTransformer(str(train.data / "encoder"))).save_pretrained(
+        str(tmp_path / "two")
+    )
     with pytest.raises(ValueError, match="two.*Router"):
         train("search", "--max_steps 2 --model", tmp_path / "two")
     assert not (tmp_path / "run" / "teacher").exists(), "the teacher worked"

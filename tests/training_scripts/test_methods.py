@@ -9,7 +9,12 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize
 
-from st_xlret import MaskedLMLoss, RetrievalContrastiveLoss, SemanticContrastiveLoss, SimilarityDistillationLoss
+from st_xlret import (
+    MaskedLMLoss,
+    RetrievalContrastiveLoss,
+    SemanticContrastiveLoss,
+    SimilarityDistillationLoss,
+)
 from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.modules import ContextualEncoder
 from st_xlret.training.trainer import column_role
@@ -35,7 +40,11 @@ SCORE = "pairs_average_accuracy"
         ("language-agnostic-ir", "", {"semantic": 1, "language": 1, "retrieval": 1}),
         ("language-agnostic-ir", "--language_weight 0", {"semantic": 1, "retrieval": 1}),
         ("language-agnostic-ir", "--retrieval", {"semantic": 1, "language": 1}),
-        ("language-agnostic-ir", "--pairs --semantic_weight 0 --language_weight 0", {"retrieval": 1}),
+        (
+            "language-agnostic-ir",
+            "--pairs --semantic_weight 0 --language_weight 0",
+            {"retrieval": 1},
+        ),
         ("search", "--questions_ratio 0.3", {"query": 0.35, "document": 0.35, "questions": 0.3}),
         (
             *("search", "--contrastive_ratio 0.25 --questions_ratio 0.2 --context"),
@@ -44,18 +53,25 @@ SCORE = "pairs_average_accuracy"
         ("search", "--contrastive_ratio 1 --retrieval", {"pairs": 1}),
     ],
 )
-def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: dict[str, float], train: Runner) -> None:
+def test_what_is_given_decides_what_is_trained(
+    name: str, options: str, kinds: dict[str, float], train: Runner
+) -> None:
     made = train.built(name, options)
     assert list(made.datasets) == list(made.loss) == list(kinds)
     assert {kind: loss.ratio for kind, loss in made.loss.items()} == pytest.approx(kinds)
     if name == "search":
         classes = {"pairs": SemanticContrastiveLoss, "questions": RetrievalContrastiveLoss}
         for kind, loss in made.loss.items():
-            assert type(loss) is classes.get(kind, SimilarityDistillationLoss) and loss.temperature == 0.02
+            assert (
+                type(loss) is classes.get(kind, SimilarityDistillationLoss)
+                and loss.temperature == 0.02
+            )
             assert isinstance(loss.batches, LengthGroupedBatches)
             columns = set(made.datasets[kind].column_names) - {"label", "language"}
             documents = {"document": columns, "questions": columns - {"query"}}.get(kind, set())
-            assert {c: column_role(c) == "document" for c in columns} == {c: c in documents for c in columns}
+            assert {c: column_role(c) == "document" for c in columns} == {
+                c: c in documents for c in columns
+            }
         # No goal, no vectors of a teacher.
         assert (train.folder / "built" / "teacher").exists() == ("query" in kinds)
 
@@ -64,10 +80,18 @@ def test_what_is_given_decides_what_is_trained(name: str, options: str, kinds: d
 @pytest.mark.parametrize(
     ("name", "options", "least", "counts"),
     [
-        ("ccp", "--max_steps 60 --learning_rate 5e-2 --token_dropout 0.1", {SCORE: 0.5}, {"sentences": 96}),
+        (
+            "ccp",
+            "--max_steps 60 --learning_rate 5e-2 --token_dropout 0.1",
+            {SCORE: 0.5},
+            {"sentences": 96},
+        ),
         ("ml-ctl", "--max_steps 60", {SCORE: 0.3}, {"mode": "ML-CTL-CZ"}),
         (
-            *("language-agnostic-ir", "--max_steps 40 --learning_rate 5e-2 --semantic_weight 1 --language_weight 0.5"),
+            *(
+                "language-agnostic-ir",
+                "--max_steps 40 --learning_rate 5e-2 --semantic_weight 1 --language_weight 0.5",
+            ),
             *({SCORE: 0.3, "questions_cosine_mrr@10": 0.3}, {"questions": 81, "others": 96}),
         ),
     ],
@@ -91,19 +115,26 @@ def test_msm_packs_units_and_its_other_batches_have_as_much_text(train: Runner) 
 
 
 def modules_of(model: Path) -> list[str]:
-    return [type(module).__name__ for module in SentenceTransformer(str(model), device="cpu").children()]
+    return [
+        type(module).__name__ for module in SentenceTransformer(str(model), device="cpu").children()
+    ]
 
 
 def test_words_are_counted_and_the_model_is_trained_on(train: Runner, tmp_path: Path) -> None:
     short = "--max_steps 1 --save_strategy no"
     results = train("ml-ctl", short)
     counts = results["word_samples"]["en>fr"]
-    assert counts["pairs"] == results["pairs"] >= counts["used"] > 90 and counts["samples"] > counts["used"]
+    assert (
+        counts["pairs"] == results["pairs"] >= counts["used"] > 90
+        and counts["samples"] > counts["used"]
+    )
     model = tmp_path / "run" / "model"
     assert modules_of(model) == ["Transformer", "WeightedLayerPooling", "Pooling"]
     options = "--mode CZ-snt --evaluation_pairs 0 --dictionaries --model"
     results = train("ml-ctl", short, options, model, output="second")
-    assert results["word_samples"] is None and modules_of(tmp_path / "second" / "model") == modules_of(model)
+    assert results["word_samples"] is None and modules_of(
+        tmp_path / "second" / "model"
+    ) == modules_of(model)
 
 
 def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path: Path) -> None:
@@ -111,7 +142,9 @@ def test_the_sentence_vector_of_a_checkpoint_can_be_kept(train: Runner, tmp_path
     checkpoint.append(Normalize())
     checkpoint.save(str(tmp_path / "checkpoint"))
     model = train.built("ml-ctl", "--pooling checkpoint --model", tmp_path / "checkpoint").model
-    torch.testing.assert_close(*(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint)))
+    torch.testing.assert_close(
+        *(torch.from_numpy(one.encode(tiny.WORDS)) for one in (model, checkpoint))
+    )
 
 
 def test_modes_reach_the_loss(train: Runner) -> None:
@@ -123,7 +156,9 @@ def test_modes_reach_the_loss(train: Runner) -> None:
         assert (loss.mlm_weight, loss.mlm is not None) == (weight, weight > 0)
 
 
-def test_stop_words_and_words_beyond_what_is_read_make_no_samples(train: Runner, tmp_path: Path) -> None:
+def test_stop_words_and_words_beyond_what_is_read_make_no_samples(
+    train: Runner, tmp_path: Path
+) -> None:
     pytest.importorskip("stopwordsiso")
     listed = write_text(tmp_path / "own.en.txt", "\n".join(WORDS["en"][::2]).upper())
 
@@ -136,12 +171,23 @@ def test_stop_words_and_words_beyond_what_is_read_make_no_samples(train: Runner,
 
 
 def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path) -> None:
-    method, first = "--similarity dot --temperature 1 --max_steps 1 --save_strategy no", tmp_path / "first" / "model"
-    train("retriever", method, "--two_encoders --hard_negatives 1 --model", train.data / "encoder", output="first")
+    method, first = (
+        "--similarity dot --temperature 1 --max_steps 1 --save_strategy no",
+        tmp_path / "first" / "model",
+    )
+    train(
+        "retriever",
+        method,
+        "--two_encoders --hard_negatives 1 --model",
+        train.data / "encoder",
+        output="first",
+    )
     results = train("retriever", method, "--languages fr --model", first)
     assert list(results["languages"]) == ["fr"] and "questions_dot_mrr@10" in results["held_out"]
     model = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
-    query, passage = (torch.from_numpy(encode(["sun"])) for encode in (model.encode_query, model.encode_document))
+    query, passage = (
+        torch.from_numpy(encode(["sun"])) for encode in (model.encode_query, model.encode_document)
+    )
     assert model.similarity_fn_name == "dot" and not torch.equal(query, passage)
 
 
@@ -167,11 +213,19 @@ def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: 
 def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None:
     raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
     options = "--no_freeze_embeddings --learning_rate 5e-3 --max_steps 120 --keep_trained 1 --save_strategy no"
-    results = train("queries", options, "--pairs", train.data / "pairs.jsonl", "--evaluation_pairs 12 --documents")
+    results = train(
+        "queries",
+        options,
+        "--pairs",
+        train.data / "pairs.jsonl",
+        "--evaluation_pairs 12 --documents",
+    )
     assert results["held_out"][SCORE] > 0.5 > 0.3 > results["held_out_before"][SCORE]
     first = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
     # Then from questions without labels, which go on from there.
-    log = write_jsonl(tmp_path / "log.jsonl", [{"language": "fr", "text": text} for text in WORDS["fr"]])
+    log = write_jsonl(
+        tmp_path / "log.jsonl", [{"language": "fr", "text": text} for text in WORDS["fr"]]
+    )
     go_on = ["--model", tmp_path / "run" / "model", "--max_steps 4 --queries", log]
     assert train("queries", *go_on, output="second")["queries"] == 12
     second = SentenceTransformer(str(tmp_path / "second" / "model"), device="cpu")

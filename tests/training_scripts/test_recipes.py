@@ -22,7 +22,10 @@ def script_of(recipe: str) -> str:
 
 def parsed(name: str, *arguments: str) -> dict[str, Any]:
     """All options of a script, as it reads them."""
-    with patch.object(script(name), "Run", side_effect=InterruptedError) as run, pytest.raises(InterruptedError):
+    with (
+        patch.object(script(name), "Run", side_effect=InterruptedError) as run,
+        pytest.raises(InterruptedError),
+    ):
         script(name).main([*arguments, "--output_dir", "runs/x", "--use_cpu"])
     return {option: value for group in run.call_args.args for option, value in vars(group).items()}
 
@@ -40,13 +43,24 @@ def test_every_option_of_a_recipe_reaches_its_script(recipe: str, repository: Pa
 # DPR's program (Karpukhin et al., EMNLP 2020), which the papers follow in what they do not state, divides by 1.
 DPR = {"temperature": 1.0, "similarity": "dot", "gather_across_devices": True, "language_mixing": 1}
 # Tables 4 to 8 of MSM; its temperature is not in Eq. 1, but in the authors' program.
-MSM = {"mu": 0.5, "intra_document_negatives": True, "num_negatives": 512, "heads": "separate", "temperature": 0.1}
+MSM = {
+    "mu": 0.5,
+    "intra_document_negatives": True,
+    "num_negatives": 512,
+    "heads": "separate",
+    "temperature": 0.1,
+}
 
 
 @pytest.mark.parametrize(
     ("recipe", "loss", "options", "expected"),
     [
-        ("ccp", "ccp", None, {"normalization": "asymmetric", "bank_size": 32768, "temperature": 0.1}),
+        (
+            "ccp",
+            "ccp",
+            None,
+            {"normalization": "asymmetric", "bank_size": 32768, "temperature": 0.1},
+        ),
         ("msm", "msm", None, MSM | {"document_encoder_layers": 2, "block_size": 32}),
         ("ml-ctl", None, None, {"objective": "cz_nce", "words": True, "temperature": 0.07}),
         # Eq. 3 has a scale of its own; batches mix the language pairs (section 3.1).
@@ -55,25 +69,55 @@ MSM = {"mu": 0.5, "intra_document_negatives": True, "num_negatives": 512, "heads
         ("retriever-nq", None, None, DPR),
         # --loss_options change them; what they do not name stays.
         (
-            *("ccp", "ccp", {"bank_size": 0, "head": {"normalization": "batch"}, "batches": {"window_size": 2}}),
+            *(
+                "ccp",
+                "ccp",
+                {"bank_size": 0, "head": {"normalization": "batch"}, "batches": {"window_size": 2}},
+            ),
             {"bank_size": 0, "normalization": "batch", "window_size": 2, "language_smoothing": 0.7},
         ),
-        ("msm", "msm", {"mu": 0.3, "batches": {"block_size": 3}}, {"mu": 0.3, "block_size": 3, "num_negatives": 512}),
         (
-            *("language-agnostic-ir", "language", {"reduction": "mean", "batches": {"language_mixing": 0.5}}),
+            "msm",
+            "msm",
+            {"mu": 0.3, "batches": {"block_size": 3}},
+            {"mu": 0.3, "block_size": 3, "num_negatives": 512},
+        ),
+        (
+            *(
+                "language-agnostic-ir",
+                "language",
+                {"reduction": "mean", "batches": {"language_mixing": 0.5}},
+            ),
             {"reduction": "mean", "language_mixing": 0.5, "language_smoothing": 0.7},
         ),
-        ("search", "query", {"cosine_weight": 0.0, "bank_size": 7}, {"cosine_weight": 0.0, "bank_size": 7}),
+        (
+            "search",
+            "query",
+            {"cosine_weight": 0.0, "bank_size": 7},
+            {"cosine_weight": 0.0, "bank_size": 7},
+        ),
     ],
 )
 def test_the_losses_are_those_of_the_papers_or_as_the_options_say(
-    recipe: str, loss: str | None, options: dict[str, Any] | None, expected: dict[str, Any], train: Runner
+    recipe: str,
+    loss: str | None,
+    options: dict[str, Any] | None,
+    expected: dict[str, Any],
+    train: Runner,
 ) -> None:
     name, file = script_of(recipe), RECIPES / f"{recipe}.yaml"
     if options is not None:
-        file = write_text(train.folder / "losses.yaml", json.dumps({"loss_options": {loss: options}}))
-    texts = [f"{option} {value}" for option, value in pairwise(SCRIPTS[name].split()) if "{data}" in value]
-    words = " ".join([*texts, "--model {data}/encoder --languages en fr --use_cpu"]).format(data=train.data)
+        file = write_text(
+            train.folder / "losses.yaml", json.dumps({"loss_options": {loss: options}})
+        )
+    texts = [
+        f"{option} {value}"
+        for option, value in pairwise(SCRIPTS[name].split())
+        if "{data}" in value
+    ]
+    words = " ".join([*texts, "--model {data}/encoder --languages en fr --use_cpu"]).format(
+        data=train.data
+    )
     made = train.built(name, file, words, tiny=False).loss
     made = made[loss] if loss else made
     settings = made.get_config_dict() | (vars(made.batches) if hasattr(made, "batches") else {})

@@ -26,10 +26,14 @@ def healthy(script_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return train.folder / "run" / "model"
 
 
-def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(train: Runner, tmp_path: Path) -> None:
+def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(
+    train: Runner, tmp_path: Path
+) -> None:
     with train.stopped("ccp", 5), pytest.raises(SystemExit):
         train("ccp", STEPS)
-    own, mark = (tmp_path / "run" / "tokenizer" / name for name in ("notes.txt", "added_tokens.json"))
+    own, mark = (
+        tmp_path / "run" / "tokenizer" / name for name in ("notes.txt", "added_tokens.json")
+    )
     own.touch()
     mark.touch()
     with pytest.raises(FileExistsError, match="notes.txt"):
@@ -38,7 +42,11 @@ def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(train: Runn
     finished = write_text(tmp_path / "run" / "results.json", '{"command": ""}')
     with train.stopped("ccp", 3), pytest.raises(SystemExit, match="checkpoint-2"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
-    assert checkpoints(tmp_path / "run") == ["checkpoint-2"] and not mark.exists() and not finished.exists()
+    assert (
+        checkpoints(tmp_path / "run") == ["checkpoint-2"]
+        and not mark.exists()
+        and not finished.exists()
+    )
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
@@ -57,19 +65,32 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 def break_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of the fourth batch be NaN."""
     factors, forward = iter([1.0, 1.0, 1.0, math.nan]), CCPLoss.forward
-    monkeypatch.setattr(CCPLoss, "forward", lambda self, *args: forward(self, *args) * next(factors))
+    monkeypatch.setattr(
+        CCPLoss, "forward", lambda self, *args: forward(self, *args) * next(factors)
+    )
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda patch: fill_disk(patch, "checkpoint-2"), "stopped at step 2: .*No space left.*no checkpoint"),
-        (lambda patch: fill_disk(patch, "checkpoint-4"), "stopped at step 4: .*No space left.*checkpoint-2"),
+        (
+            lambda patch: fill_disk(patch, "checkpoint-2"),
+            "stopped at step 2: .*No space left.*no checkpoint",
+        ),
+        (
+            lambda patch: fill_disk(patch, "checkpoint-4"),
+            "stopped at step 4: .*No space left.*checkpoint-2",
+        ),
         (break_loss, "stopped at step 3: .*nan.*checkpoint-2"),
     ],
 )
 def test_a_run_that_stopped_goes_on_from_its_last_checkpoint(
-    fault: Any, message: str, train: Runner, tmp_path: Path, healthy: Path, monkeypatch: pytest.MonkeyPatch
+    fault: Any,
+    message: str,
+    train: Runner,
+    tmp_path: Path,
+    healthy: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(SystemExit, match=f"(?s){message}"):
         fault(patch)
@@ -91,15 +112,24 @@ def test_a_disk_that_fills_at_the_end(
     names = [path.name for path in (tmp_path / "run").rglob("*") if path.name != ".lock"]
     assert not [name for name in names if name.startswith(".") or "tmp" in name]
     # Only the saving is done again.
-    assert train("ccp", STEPS, "--overwrite --resume")["steps"] == 6 and (model / "README.md").read_text() != "older"
+    assert (
+        train("ccp", STEPS, "--overwrite --resume")["steps"] == 6
+        and (model / "README.md").read_text() != "older"
+    )
 
 
-def test_the_best_model_is_kept_and_saved(train: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_model_is_kept_and_saved(
+    train: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     evaluate = TatoebaEvaluator.__call__
 
-    def scripted(self: Any, model: Any, output_path: Any = None, epoch: int = -1, steps: int = -1) -> Any:
+    def scripted(
+        self: Any, model: Any, output_path: Any = None, epoch: int = -1, steps: int = -1
+    ) -> Any:
         """Is happiest after the second step."""
-        return evaluate(self, model, output_path, epoch, steps) | {"pairs_average_accuracy": 1 - abs(steps - 2) / 10}
+        return evaluate(self, model, output_path, epoch, steps) | {
+            "pairs_average_accuracy": 1 - abs(steps - 2) / 10
+        }
 
     monkeypatch.setattr(TatoebaEvaluator, "__call__", scripted)
     options = "--max_steps 5 --eval_steps 1 --save_steps 1 --save_total_limit 1 --overwrite"

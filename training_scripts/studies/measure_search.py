@@ -31,7 +31,13 @@ from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.encoding import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
-from st_xlret.evaluation.retrieval import RetrievalData, full_texts, ranking_of, read_beir, score_ranking
+from st_xlret.evaluation.retrieval import (
+    RetrievalData,
+    full_texts,
+    ranking_of,
+    read_beir,
+    score_ranking,
+)
 from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
 from st_xlret.files import check_output_file, write_json
 from st_xlret.hub.export import load_model
@@ -44,7 +50,12 @@ Embed: TypeAlias = Callable[..., Tensor]  # of texts and their role
 # The languages of the CCP paper's Table 1, but for Urdu, and five more.
 TATOEBA = ["ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "vi", "zh"]
 FURTHER = ["id", "ja", "ko", "pt", "uk"]
-OF_POOL = {"own": "own", "pool": "map_at_20", "preference": "language_preference", "whole ranking": "map"}
+OF_POOL = {
+    "own": "own",
+    "pool": "map_at_20",
+    "preference": "language_preference",
+    "whole ranking": "map",
+}
 
 
 @dataclass
@@ -52,7 +63,9 @@ class Arguments:
     """What to measure, and on what."""
 
     model: str = field(metadata={"help": "The model."})
-    output: str = field(metadata={"help": "JSON file for the figures, new or measured before, in [0, 1]."})
+    output: str = field(
+        metadata={"help": "JSON file for the figures, new or measured before, in [0, 1]."}
+    )
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")
@@ -62,18 +75,31 @@ class Arguments:
     precision: str = option("auto", "Number format of the model.", PRECISIONS)
 
 
-def mapped(calibration: Calibration, vectors: Tensor, role: Role, codes: Sequence[str] | None = None) -> Tensor:
+def mapped(
+    calibration: Calibration, vectors: Tensor, role: Role, codes: Sequence[str] | None = None
+) -> Tensor:
     """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
-    return vectors if calibration is None else torch.from_numpy(calibration.transform(vectors, role, codes))
+    return (
+        vectors
+        if calibration is None
+        else torch.from_numpy(calibration.transform(vectors, role, codes))
+    )
 
 
 def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
     """Language -> its rows."""
-    return {code: vectors[torch.from_numpy(np.array(codes) == code)] for code in dict.fromkeys(codes)}
+    return {
+        code: vectors[torch.from_numpy(np.array(codes) == code)] for code in dict.fromkeys(codes)
+    }
 
 
 def measure_pool(
-    queries: Tensor, documents: Tensor, data: RetrievalData, calibration: Calibration = None, *, whole: bool = False
+    queries: Tensor,
+    documents: Tensor,
+    data: RetrievalData,
+    calibration: Calibration = None,
+    *,
+    whole: bool = False,
 ) -> dict[str, float]:
     """The metrics of `score_ranking` for unit vectors, averaged over the languages of the questions, and further ones.
 
@@ -81,7 +107,10 @@ def measure_pool(
     and, with `whole`, `map` is that of the whole ranking.
     """
     asked, codes = data.judged["language"][:], data.corpus["language"][:]
-    queries, documents = mapped(calibration, queries, "query", asked), mapped(calibration, documents, "document", codes)
+    queries, documents = (
+        mapped(calibration, queries, "query", asked),
+        mapped(calibration, documents, "document", codes),
+    )
     ranking, own = ranking_of(queries, documents, 20), []
     figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
     candidates = by_language(documents, codes)
@@ -95,11 +124,15 @@ def measure_pool(
     figures["share"] = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
     if whole:
         precisions = torch.from_numpy(average_precisions(queries, documents, data.relevant))
-        figures["map"] = float(np.mean([of_code.mean() for of_code in by_language(precisions, asked).values()]))
+        figures["map"] = float(
+            np.mean([of_code.mean() for of_code in by_language(precisions, asked).values()])
+        )
     return figures
 
 
-def embedded(model: SentenceTransformer, precision: str, texts: Sequence[str], role: Role | None = None) -> Tensor:
+def embedded(
+    model: SentenceTransformer, precision: str, texts: Sequence[str], role: Role | None = None
+) -> Tensor:
     """Unit vectors (n, d) of texts; one that stands several times is embedded once."""
     evaluator = RetrievalEvaluator({}, batch_size=64, precision=precision, show_progress_bar=True)
     return unit_rows(evaluator.embed_texts(model, texts, [""] * len(texts), role))
@@ -110,11 +143,19 @@ def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
     return embed(full_texts(data.judged), "query"), embed(full_texts(data.corpus), "document")
 
 
-def lsar_calibrations(embed: Embed, documents: Mapping[str, Tensor], questions: Any = None) -> dict[str, Calibration]:
+def lsar_calibrations(
+    embed: Embed, documents: Mapping[str, Tensor], questions: Any = None
+) -> dict[str, Calibration]:
     """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    phrases: Any = {"mul": embed([text for part in weak_language_phrases().values() for text in part], "query")}
+    phrases: Any = {
+        "mul": embed([text for part in weak_language_phrases().values() for text in part], "query")
+    }
     fit = partial(VectorCalibration.fit, documents, queries_only=True)
-    ways = {"raw": None, "queries": fit(phrases=phrases), "calibrated": fit(phrases=phrases, queries_only=False)}
+    ways = {
+        "raw": None,
+        "queries": fit(phrases=phrases),
+        "calibrated": fit(phrases=phrases, queries_only=False),
+    }
     if questions is not None:
         ways |= {"no phrases": fit(), "five questions": fit(phrases=phrases, queries=questions)}
     return ways
@@ -124,14 +165,21 @@ def figures_of_pool(embed: Embed, options: Arguments) -> dict[str, float]:
     """The scores of XQuAD-R and Tatoeba for each way."""
     data, figures = read_lareqa(str(options.pool), context=options.context), dict[str, float]()
     queries, documents = both_sides(embed, data)
-    stored, asked = by_language(documents, data.corpus["language"][:]), by_language(queries, data.judged["language"][:])
+    stored, asked = (
+        by_language(documents, data.corpus["language"][:]),
+        by_language(queries, data.judged["language"][:]),
+    )
     coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
     for way, calibration in {**lsar_calibrations(embed, stored), "aligned": coral}.items():
         scores = measure_pool(queries, documents, data, calibration, whole=True)
-        names = OF_POOL | {key.replace("_at_", "@").replace("_", " "): key for key in scores if "recall" in key}
+        names = OF_POOL | {
+            key.replace("_at_", "@").replace("_", " "): key for key in scores if "recall" in key
+        }
         figures |= {f"{way} {name}": scores[key] for name, key in names.items() if key in scores}
     texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
-    if accuracy := {code: sum(retrieval_accuracy(*map(embed, sides))) / 2 for code, sides in texts.items()}:
+    if accuracy := {
+        code: sum(retrieval_accuracy(*map(embed, sides))) / 2 for code, sides in texts.items()
+    }:
         figures["raw Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
         figures["raw Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
     return figures
@@ -144,12 +192,20 @@ def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, flo
     stored = by_language(documents, data.corpus["language"][:])
     others: Any = read_beir(folder, split="dev" if split == "train" else "train").judged.to_pandas()
     by_code = others.groupby("language")["text"]
-    questions = {code: embed(list(texts[:QUESTIONS]), "query") for code, texts in by_code if code != "en"}
+    questions = {
+        code: embed(list(texts[:QUESTIONS]), "query") for code, texts in by_code if code != "en"
+    }
     for way, calibration in lsar_calibrations(embed, stored, questions).items():
-        ranking = ranking_of(mapped(calibration, queries, "query"), mapped(calibration, documents, "document"), 10)
+        ranking = ranking_of(
+            mapped(calibration, queries, "query"), mapped(calibration, documents, "document"), 10
+        )
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
         figures[f"{way} English"] = scores.pop("en")["success_at_10"]
-        names = {"asked": "success_at_10", "asked MRR": "mrr_at_10", "asked share": "same_language_at_10"}
+        names = {
+            "asked": "success_at_10",
+            "asked MRR": "mrr_at_10",
+            "asked share": "same_language_at_10",
+        }
         figures |= {f"{way} {name}": macro_average(scores)[key] for name, key in names.items()}
         figures |= {f"{way} asked {code}": score["success_at_10"] for code, score in scores.items()}
     return figures
@@ -159,9 +215,14 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
     check_output_file(options.output, ours=r'\{\s*("raw |\})')
-    embed, figures = partial(embedded, load_model(options.model), options.precision), dict[str, float]()
+    embed, figures = (
+        partial(embedded, load_model(options.model), options.precision),
+        dict[str, float](),
+    )
     if pools := [read_lareqa(pool) for pool in options.held_out]:
-        figures["raw held out"] = sum(measure_pool(*both_sides(embed, p), p)["map_at_20"] for p in pools) / len(pools)
+        figures["raw held out"] = sum(
+            measure_pool(*both_sides(embed, p), p)["map_at_20"] for p in pools
+        ) / len(pools)
     figures |= figures_of_pool(embed, options) if options.pool else {}
     figures |= figures_of_questions(embed, options.asked, options.split) if options.asked else {}
     write_json(options.output, figures)

@@ -30,9 +30,13 @@ class Arguments:
 def main(arguments: list[str] | None = None) -> None:
     """Merge the models as the command line says."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    shares = dict(entry.rsplit(":", 1) if ":" in entry else (entry, 1 / len(given.add)) for entry in given.add)
+    shares = dict(
+        entry.rsplit(":", 1) if ":" in entry else (entry, 1 / len(given.add)) for entry in given.add
+    )
     merged = load_model(given.model, "cpu")
-    weights = {name: weight for name, weight in merged.state_dict().items() if weight.is_floating_point()}
+    weights = {
+        name: weight for name, weight in merged.state_dict().items() if weight.is_floating_point()
+    }
     original = {name: weight.clone() for name, weight in weights.items()}
     for folder, share in shares.items():
         trained = load_model(folder, "cpu").state_dict()

@@ -41,11 +41,17 @@ class Arguments:
     study: str = field(metadata={"help": "YAML file of the study."})
     output: str = field(metadata={"help": "Folder for the runs and the table."})
     data: str | None = option(None, "Folder of the data, {data} in the file.")
-    model: str | None = option(None, "The checkpoint that the rows start from, {model} in the file.")
-    rows: list[str] = option([], "Rows to run, each in quotes, with those that they need. All by default.")
+    model: str | None = option(
+        None, "The checkpoint that the rows start from, {model} in the file."
+    )
+    rows: list[str] = option(
+        [], "Rows to run, each in quotes, with those that they need. All by default."
+    )
     seeds: list[int] = option([0], "Seeds of each row.")
     rates: list[float] = option([], "Learning rates to choose from, in place of those of the file.")
-    options: str = option("", "Options that are added to each training command, such as '--max_steps 1000'.")
+    options: str = option(
+        "", "Options that are added to each training command, such as '--max_steps 1000'."
+    )
     table_only: bool = option(False, "Only tabulate what is finished.")
 
 
@@ -70,14 +76,23 @@ def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     """Name -> row. Its fields in the file are those of `Row`, and `like`: an earlier row that it starts from."""
     rows: dict[str, Row] = {}
     for name, fields in content.items():
-        mentioned = [fields.get("like"), fields.get("rate_of"), fields.get("start"), *fields.get("merged", {})]
+        mentioned = [
+            fields.get("like"),
+            fields.get("rate_of"),
+            fields.get("start"),
+            *fields.get("merged", {}),
+        ]
         if missing := [other for other in mentioned if other is not None and other not in rows]:
             raise ValueError(f"row {name!r} names {missing[0]!r}: there is no such row before it")
         base = rows[fields["like"]] if "like" in fields else Row()
         options = {**base.options, **fields.get("options", {})}
         rates = [float(rate) for rate in fields.get("rates", base.rates)]
-        others = {key: value for key, value in fields.items() if key not in ("like", "options", "rates")}
-        rows[name] = replace(Row(MERGE if "merged" in fields else base.script, options, rates), **others)
+        others = {
+            key: value for key, value in fields.items() if key not in ("like", "options", "rates")
+        }
+        rows[name] = replace(
+            Row(MERGE if "merged" in fields else base.script, options, rates), **others
+        )
     return rows
 
 
@@ -107,7 +122,12 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, object]) -> list[s
             raise ValueError(f"there is no {value}: is --data or --model missing?")
         return files
 
-    return [word for name, value in options.items() if value is not None for word in (f"--{name}", *words(value))]
+    return [
+        word
+        for name, value in options.items()
+        if value is not None
+        for word in (f"--{name}", *words(value))
+    ]
 
 
 def best_of(scores: Mapping[float, float | None]) -> float | None:
@@ -121,13 +141,22 @@ class Study:
     """The rows of a study in a folder: what is there of them, and what is to be done."""
 
     def __init__(self, arguments: Arguments) -> None:
-        self.content: dict[str, Any] = yaml.safe_load(Path(arguments.study).read_text(encoding="utf-8"))
+        self.content: dict[str, Any] = yaml.safe_load(
+            Path(arguments.study).read_text(encoding="utf-8")
+        )
         self.rows = read_rows(self.content["rows"])
         if rates := arguments.rates:
-            self.rows = {name: replace(row, rates=rates if row.rates else []) for name, row in self.rows.items()}
+            self.rows = {
+                name: replace(row, rates=rates if row.rates else [])
+                for name, row in self.rows.items()
+            }
         self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
         self.tune: dict[str, Any] = self.content.get("tune", {})
-        self.values = {name: value for name in ("output", "data", "model") if (value := getattr(arguments, name))}
+        self.values = {
+            name: value
+            for name in ("output", "data", "model")
+            if (value := getattr(arguments, name))
+        }
         self.made: dict[str, bool] = {}
 
     def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
@@ -137,7 +166,11 @@ class Study:
 
     def model(self, name: str, seed: int) -> Path:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
-        return self.folder(name, seed) / "model" if self.rows[name].script else Path(self.values["model"])
+        return (
+            self.folder(name, seed) / "model"
+            if self.rows[name].script
+            else Path(self.values["model"])
+        )
 
     def rate(self, name: str) -> float | None:
         """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
@@ -156,7 +189,9 @@ class Study:
         def score_of(rate: float) -> float | None:
             folder = self.folder(name, self.seeds[0], rate)
             is_measured = (folder / self.tune["by"].partition("/")[0]).is_file()
-            return next(iter(figures([folder], self.tune["by"])), -math.inf) if is_measured else None
+            return (
+                next(iter(figures([folder], self.tune["by"])), -math.inf) if is_measured else None
+            )
 
         scores = {rate: score_of(rate) for rate in self.rows[name].rates}
         for _ in range(self.tune.get("further", 0) if len(scores) > 1 else 0):
@@ -165,7 +200,9 @@ class Study:
                 break
             inner = ascending[1] if best == ascending[0] else ascending[-2]
             beyond = float(f"{best * best / inner:.0e}")
-            if (beyond - best) * (best - inner) <= 0:  # close rates may have no round one beyond them
+            if (beyond - best) * (
+                best - inner
+            ) <= 0:  # close rates may have no round one beyond them
                 break
             scores[beyond] = score_of(beyond)
         return scores
@@ -194,8 +231,12 @@ class Study:
         for name, commands in reversed(needed.items()):
             folder = self.output / f"prepare-{run_name(name)}"
             is_done = (folder / "done").exists()
-            if not is_done and not all(self.execute(folder, self.words(command)) for command in commands):
-                raise ValueError(f"{self.output / name} could not be made, see {folder / 'log.txt'}")
+            if not is_done and not all(
+                self.execute(folder, self.words(command)) for command in commands
+            ):
+                raise ValueError(
+                    f"{self.output / name} could not be made, see {folder / 'log.txt'}"
+                )
             write_text(folder / "done", "")
 
     def choose_rate(self, name: str) -> None:
@@ -204,12 +245,21 @@ class Study:
         if len(row.rates) == 1 or not all(self.made[other] for other in row.needs):
             return
         file, _, key = self.tune["by"].partition("/")
-        while untried := [rate for rate, score in self.trials(name).items() if score is None and rate not in tried]:
+        while untried := [
+            rate for rate, score in self.trials(name).items() if score is None and rate not in tried
+        ]:
             tried.append(rate := untried[0])
             folder = self.folder(name, seed, rate)
-            done = self.make(name, seed, rate) and self.measure(folder, folder / "model", seed, self.tune["measure"])
-            if not done and rate not in row.rates:  # large ones may fail, which is no reason to choose none
-                print(f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again", flush=True)
+            done = self.make(name, seed, rate) and self.measure(
+                folder, folder / "model", seed, self.tune["measure"]
+            )
+            if (
+                not done and rate not in row.rates
+            ):  # large ones may fail, which is no reason to choose none
+                print(
+                    f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again",
+                    flush=True,
+                )
                 write_json(folder / file, {key: None})
         if (chosen := self.rate(name)) is not None:
             for rate in set(self.trials(name)) - {chosen}:
@@ -218,12 +268,23 @@ class Study:
     def run_row(self, name: str) -> bool:
         """Train and measure each seed of a row; whether all models are there."""
         row = self.rows[name]
-        if not all(self.made[other] for other in row.needs) or (row.rates and self.rate(name) is None):
-            print(f"{name} is left out: a row or a learning rate that it needs failed", file=sys.stderr, flush=True)
+        if not all(self.made[other] for other in row.needs) or (
+            row.rates and self.rate(name) is None
+        ):
+            print(
+                f"{name} is left out: a row or a learning rate that it needs failed",
+                file=sys.stderr,
+                flush=True,
+            )
             return False
-        made = {seed: self.make(name, seed, self.rate(name)) for seed in (self.seeds if row.script else [0])}
+        made = {
+            seed: self.make(name, seed, self.rate(name))
+            for seed in (self.seeds if row.script else [0])
+        }
         for seed in (seed for seed in made if made[seed]):
-            self.measure(self.folder(name, seed), self.model(name, seed), seed, self.content["measure"])
+            self.measure(
+                self.folder(name, seed), self.model(name, seed), seed, self.content["measure"]
+            )
         return all(made.values())
 
     def make(self, name: str, seed: int, rate: float | None) -> bool:
@@ -233,16 +294,29 @@ class Study:
             return True
         if row.merged:
             parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
-            options = {"model": "{model}", "add": parts, "output": "{folder}/model", "overwrite": True}
+            options = {
+                "model": "{model}",
+                "add": parts,
+                "output": "{folder}/model",
+                "overwrite": True,
+            }
         else:
-            options = {**row.options, **({} if rate is None else {"learning_rate": rate}), "output_dir": "{folder}"}
+            options = {
+                **row.options,
+                **({} if rate is None else {"learning_rate": rate}),
+                "output_dir": "{folder}",
+            }
         start = {"model": self.model(row.start, seed)} if row.start else {}
-        words = self.words({"script": row.script, "options": options}, folder=folder, seed=seed, **start)
+        words = self.words(
+            {"script": row.script, "options": options}, folder=folder, seed=seed, **start
+        )
         words += [] if row.merged else shlex.split(self.arguments.options)
         file, line = folder / "command.txt", shlex.join(words[1:]) + "\n"
         if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
             if file.read_text(encoding="utf-8") != line:
-                raise ValueError(f"{folder} was made by another command, see {file}; remove it or use another --output")
+                raise ValueError(
+                    f"{folder} was made by another command, see {file}; remove it or use another --output"
+                )
             return True
         write_text(file, line)
         return self.execute(folder, words)
@@ -250,7 +324,10 @@ class Study:
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
         missing = [command for file, command in commands.items() if not (folder / file).exists()]
-        return all(self.execute(folder, self.words(each, trained=model, folder=folder, seed=seed)) for each in missing)
+        return all(
+            self.execute(folder, self.words(each, trained=model, folder=folder, seed=seed))
+            for each in missing
+        )
 
     def words(self, command: Mapping[str, Any], **values: object) -> list[str]:
         """The words of a command line, with its program."""
@@ -259,30 +336,55 @@ class Study:
 
     def write_table(self, names: Iterable[str]) -> str:
         """Write `study.md`, with ± half of the 95 % interval by Student's t, and `study.csv` with a column of it."""
-        counts, columns = self.content.get("counts", {}), self.content["columns"]  # whole numbers, and fractions
+        counts, columns = (
+            self.content.get("counts", {}),
+            self.content["columns"],
+        )  # whole numbers, and fractions
         lines, cells = [], []
         for name in names:
             row = self.rows[name]
             rate = self.rate(name) if row.rates else row.options.get("learning_rate")
-            files = [*self.content["measure"], *([] if row.script in ("", MERGE) else ["results.json"])]
+            files = [
+                *self.content["measure"],
+                *([] if row.script in ("", MERGE) else ["results.json"]),
+            ]
             seeds = (self.seeds if row.script else [0]) if rate is not None or not row.rates else []
             folders = [self.folder(name, seed) for seed in seeds]
-            folders = [folder for folder in folders if all((folder / file).exists() for file in files)]
+            folders = [
+                folder for folder in folders if all((folder / file).exists() for file in files)
+            ]
             if not folders:
                 print(f"not in the table, because it is not finished: {name}", file=sys.stderr)
                 continue
-            percent = [[100 * value for value in figures(folders, path)] for path in columns.values()]
-            learning_rate = "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
+            percent = [
+                [100 * value for value in figures(folders, path)] for path in columns.values()
+            ]
+            learning_rate = (
+                "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
+            )
             first = [name, str(len(folders)), learning_rate]
-            first += [f"{fmean(values):.0f}" if (values := figures(folders, path)) else "" for path in counts.values()]
+            first += [
+                f"{fmean(values):.0f}" if (values := figures(folders, path)) else ""
+                for path in counts.values()
+            ]
             means = [f"{fmean(values):.1f}" if values else "" for values in percent]
-            halves = ["" if (half := half_interval(values)) is None else f"{half:.1f}" for values in percent]
-            lines.append([*first, *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True))])
+            halves = [
+                "" if (half := half_interval(values)) is None else f"{half:.1f}"
+                for values in percent
+            ]
+            lines.append(
+                [
+                    *first,
+                    *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True)),
+                ]
+            )
             cells.append([*first, *means, *halves])
         header = ["row", "seeds", "learning rate", *counts, *columns]
         write_text(self.output / "study.md", (table := markdown_table(header, lines)) + "\n")
         header += [f"{column} ± (95 %)" for column in columns]
-        write_text(self.output / "study.csv", pandas.DataFrame(cells, columns=header).to_csv(index=False))
+        write_text(
+            self.output / "study.csv", pandas.DataFrame(cells, columns=header).to_csv(index=False)
+        )
         return table
 
     def execute(self, folder: Path, words: list[str]) -> bool:
@@ -293,8 +395,13 @@ class Study:
         log = folder / "log.txt"
         with open(log, "a", encoding="utf-8") as file:
             print(f"$ {shlex.join(words)}", file=file, flush=True)
-            failed = subprocess.run(words, env=environment, stdout=file, stderr=subprocess.STDOUT).returncode
-        print(f"{folder.name}: {words[2]} " + (f"failed, see {log}" if failed else "is done"), flush=True)
+            failed = subprocess.run(
+                words, env=environment, stdout=file, stderr=subprocess.STDOUT
+            ).returncode
+        print(
+            f"{folder.name}: {words[2]} " + (f"failed, see {log}" if failed else "is done"),
+            flush=True,
+        )
         return not failed
 
 

