@@ -36,7 +36,7 @@ ROOMS += [
     "precision",
     "options",
 ]
-ROOMS += ["plots", "tables", "citations", "files", "optional"]
+ROOMS += ["plots", "tables", "citations", "files", "secrets", "optional"]
 OPTIONAL = [
     "faiss",
     "icu4py",
@@ -110,6 +110,32 @@ def test_import_is_light_touches_no_network_and_needs_no_optional_library(
         [sys.executable, "-c", program], cwd=repository, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+FLOORS = [
+    ("from st_xlret import calibrate", ["losses", "batches", "evaluation"]),
+    ("from st_xlret.hub import card", ["losses"]),
+    ("import st_xlret.training.script", ["stores"]),
+]
+"""An import, and the rooms of which it loads no module."""
+
+
+@pytest.mark.parametrize(("statement", "rooms"), FLOORS)
+def test_an_import_loads_nothing_of_rooms_that_it_does_not_need(
+    repository: Path, statement: str, rooms: list[str]
+) -> None:
+    program = f"import sys\n{statement}\nprint(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = [f"{name}." for name in loaded.stdout.split()]
+    for room in rooms:
+        of_room = [name for name in modules if name.startswith(f"st_xlret.{room}.")]
+        assert not of_room, f"{statement!r} loads {of_room}"
 
 
 def test_every_library_that_is_imported_is_declared(repository: Path) -> None:

@@ -53,7 +53,7 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.stdout, TextIOWrapper
     ):  # a console that cannot show a letter takes no result away
         sys.stdout.reconfigure(errors="backslashreplace")
-    from st_xlret.stores.base import without_secrets
+    from st_xlret.secrets import without_secrets
 
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_: f"warning: {without_secrets(str(message))}\n"  # type: ignore[assignment]

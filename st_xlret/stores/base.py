@@ -24,6 +24,7 @@ from st_xlret.languages import (
     language_of_label,
     match_language,
 )
+from st_xlret.secrets import without_secrets
 
 Metric = Literal["cosine", "dot", "euclidean"]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -58,13 +59,6 @@ _SHORTEST = np.finfo(
     np.float32
 ).tiny  # the square of the shortest length of which float32 has all digits
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
-_SECRETS = re.compile(  # settings, parameters and headers; user and password of a URL; tokens of the Hub
-    r"((?:(?:pass(?:phrase|w(?:or)?d)|pwd|secret|credential|\bauth(?:orization)?|api.?key|[-_]token)['\"]?\s*[=:]|"
-    r"(?:pass|token|key|sig(?:nature)?)\s*=)\s*(?:(?:bearer|basic|token)\s+)?)"
-    r"(?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^\s&'\"]+)|(\w{2,}:/*)[^\s'\"]*(@)|\b(hf_)\w{9,}",
-    re.I,
-)
-_ESCAPES = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")  # of terminals
 
 
 class Fields(NamedTuple):
@@ -386,14 +380,6 @@ def _login_in(rest: str) -> str:
     login, at, _ = (authority if slashes else place).rpartition("@")
     is_path = not slashes and (os.path.exists(place) or (":" not in login and "/" in login))
     return "" if is_path else login + at
-
-
-def without_secrets(text: str) -> str:
-    """A message without the users, passwords and keys of URLs, settings and headers, and escapes of terminals."""
-    return _SECRETS.sub(
-        lambda match: f"{match[1] or match[2] or match[4]}***{match[3] or ''}",
-        _ESCAPES.sub(" ", text),
-    )
 
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:

@@ -34,7 +34,7 @@ from st_xlret.hub.card import check_license, set_card_data
 from st_xlret.hub.export import Repository
 from st_xlret.options import option
 from st_xlret.portable import write_model
-from st_xlret.stores.base import without_secrets
+from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LOSS_STATE_FILE, complete_checkpoints
 from st_xlret.training.trainable import copy_trainable_weights, interpolate_weights, merge_adapters
