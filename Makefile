@@ -61,7 +61,7 @@ lint: $(STAMP)
 	$(PY) -m mypy $(SOURCES)
 
 docs: $(STAMP)
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 format: $(STAMP)
 	$(PY) -m ruff check --fix .

@@ -1,4 +1,4 @@
-"""MkDocs hook: the pages of the API reference, one for each part of the package, made from its `__all__`."""
+"""MkDocs hook: the pages of the API reference, made from the `__all__` of each part."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ PAGES = {
     "functional": "Equations",
     "modules": "Modules",
     "batches": "Batches",
+    "columns": "Columns",
     "data": "Data",
     "training": "Training",
     "calibration": "Calibration",
@@ -25,19 +26,31 @@ PAGES = {
 """Room of the package -> title of its page."""
 
 MORE = {
+    "batches": ["languages.language_to_id"],
     "calibration": ["VectorCalibration", "encode"],
+    "columns": ["columns.Layout", "columns.Declared", "columns.rename"],
+    "evaluation": ["encoding.cut_at_layer"],
     "hub": ["export", "save_portable", "hub.export.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
 
+INTRODUCTION = """\
+::: st_xlret.{room}
+    options:
+      show_root_heading: false
+      show_root_toc_entry: false
+      members: false"""
+"""The docstring of a room, without its heading."""
+
 
 def assigned(file: Path, name: str) -> Any:
     """The literal value that a module assigns to a name; `()` without one."""
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
-            return ast.literal_eval(node.value)
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if not isinstance(statement, ast.Assign):
+            continue
+        for target in statement.targets:
+            if isinstance(target, ast.Name) and target.id == name:
+                return ast.literal_eval(statement.value)
     return ()
 
 
@@ -49,21 +62,26 @@ def lazy_names(file: Path) -> list[str]:
 def names_of(package: Path, room: str) -> list[str]:
     """What the page of a room documents, under the shortest name that it can be imported by."""
     public = lazy_names(package / "__init__.py")
-    folder = package / room
-    file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    of_room = lazy_names(file) or assigned(file, "__all__")
-    names = [name if name in public else f"{room}.{name}" for name in of_room]
-    return [*names, *(name for name in MORE.get(room, []) if name not in names)]
+    file = package / f"{room}.py"
+    if not file.is_file():
+        file = package / room / "__init__.py"
+    names = []
+    for name in lazy_names(file) or assigned(file, "__all__"):
+        names.append(name if name in public else f"{room}.{name}")
+    for name in MORE.get(room, []):
+        if name not in names:
+            names.append(name)
+    return names
 
 
 def page(package: Path, room: str) -> str:
     """The Markdown of a page."""
-    introduction = ["show_root_heading: false", "show_root_toc_entry: false", "members: false"]
     parts = [
-        f"# {PAGES[room]}",
-        "\n      ".join([f"::: st_xlret.{room}\n    options:", *introduction]),
+        f"# {PAGES[room]} {{ #st_xlret.{room} }}",
+        INTRODUCTION.format(room=room),
     ]
-    parts += [f"::: st_xlret.{name}" for name in names_of(package, room)]
+    for name in names_of(package, room):
+        parts.append(f"::: st_xlret.{name}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -28,20 +28,34 @@ OUTSIDE = [
     ("benchmarks", "speed, memory"),
 ]
 
-LEFT, WIDTH, ROOM, TOP, SIDE = 40, 620, 44, 100, 180
-INK, PAPER, WALL, ROOF, STONE = "#263238", "#ffffff", "#e8eaf6", "#3f51b5", "#cfd8dc"
+LEFT = 40
+WIDTH = 620
+ROOM = 44
+TOP = 100
+SIDE = 180
+RIGHT = LEFT + WIDTH
+BOTTOM = TOP + ROOM * len(ROOMS)
+INK = "#263238"
+PAPER = "#ffffff"
+WALL = "#e8eaf6"
+ROOF = "#3f51b5"
+STONE = "#cfd8dc"
 FONT = "Helvetica, Arial, sans-serif"
 
 
 def element(name: str, content: str = "", **attributes: object) -> str:
     """An SVG element; underscores in names of attributes are hyphens."""
-    written = " ".join(f'{key.replace("_", "-")}="{value}"' for key, value in attributes.items())
-    return f"<{name} {written}>{escape(content)}</{name}>"
+    written = []
+    for key, value in attributes.items():
+        written.append(f'{key.replace("_", "-")}="{value}"')
+    return f"<{name} {' '.join(written)}>{escape(content)}</{name}>"
 
 
-def text(x: float, y: float, content: str, size: int = 13, **attributes: object) -> str:
+def text(
+    x: float, y: float, content: str, size: int = 13, fill: str = INK, **attributes: object
+) -> str:
     """A line of text."""
-    return element("text", content, x=x, y=y, font_size=size, **{"fill": INK, **attributes})
+    return element("text", content, x=x, y=y, font_size=size, fill=fill, **attributes)
 
 
 def box(
@@ -55,52 +69,76 @@ def box(
 
 def svg(width: float, height: float, title: str, parts: list[str]) -> str:
     """A picture with a white ground."""
-    opening = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="{FONT}" role="img">'
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'font-family="{FONT}" role="img">'
+    )
     ground = element("rect", width=width, height=height, fill=PAPER)
     return "\n".join([opening, element("title", title), ground, *parts, "</svg>", ""])
 
 
 def house() -> str:
     """The picture of the house as SVG."""
-    right, bottom = LEFT + WIDTH, TOP + ROOM * len(ROOMS)
-    middle, width, height = (LEFT + right) / 2, right + 60 + SIDE + 20, bottom + 60
+    parts = [*roof(), *rooms(), *foundation(), *arrow(), *outside()]
+    title = "The rooms of st_xlret: a room imports only rooms below it"
+    return svg(RIGHT + 60 + SIDE + 20, BOTTOM + 60, title, parts)
+
+
+def roof() -> list[str]:
+    """The name of the package."""
+    middle = (LEFT + RIGHT) / 2
     white = {"text_anchor": "middle", "fill": PAPER}
-    parts = [
-        element("polygon", points=f"{LEFT - 20},{TOP} {middle},20 {right + 20},{TOP}", fill=ROOF),
+    return [
+        element("polygon", points=f"{LEFT - 20},{TOP} {middle},20 {RIGHT + 20},{TOP}", fill=ROOF),
         text(middle, 66, "st_xlret", 20, font_weight="bold", **white),
         text(middle, 88, "public names, loaded on first use", **white),
     ]
+
+
+def rooms() -> list[str]:
+    """A box for each room, the highest first."""
+    parts = []
     for i, (name, about) in enumerate(ROOMS):
         y = TOP + i * ROOM
         parts.append(box(LEFT, y, WIDTH, ROOM, WALL if i % 2 else PAPER))
         parts.append(text(LEFT + 16, y + 27, name, 15, font_weight="bold"))
         parts.append(text(LEFT + 130, y + 27, about))
-    parts.append(box(LEFT - 12, bottom, WIDTH + 24, 34, STONE))
-    parts.append(text(middle, bottom + 22, FOUNDATION, text_anchor="middle"))
+    return parts
 
-    x = right + 22
-    parts.append(
-        element("line", x1=x, y1=TOP + 20, x2=x, y2=bottom - 14, stroke=INK, stroke_width=2)
-    )
-    parts.append(
-        element(
-            "polygon",
-            points=f"{x - 6},{bottom - 18} {x + 6},{bottom - 18} {x},{bottom - 4}",
-            fill=INK,
-        )
-    )
-    turned = f"translate({x + 12} {(TOP + bottom) / 2}) rotate(90)"
-    parts.append(text(0, 0, "imports go down only", text_anchor="middle", transform=turned))
 
-    x = right + 60
-    parts.append(text(x, TOP + 14, "Beside the house,", font_weight="bold"))
-    parts.append(text(x, TOP + 31, "not installed:", font_weight="bold"))
+def foundation() -> list[str]:
+    """What all rooms stand on."""
+    return [
+        box(LEFT - 12, BOTTOM, WIDTH + 24, 34, STONE),
+        text((LEFT + RIGHT) / 2, BOTTOM + 22, FOUNDATION, text_anchor="middle"),
+    ]
+
+
+def arrow() -> list[str]:
+    """The way that imports go."""
+    x = RIGHT + 22
+    head = f"{x - 6},{BOTTOM - 18} {x + 6},{BOTTOM - 18} {x},{BOTTOM - 4}"
+    turned = f"translate({x + 12} {(TOP + BOTTOM) / 2}) rotate(90)"
+    return [
+        element("line", x1=x, y1=TOP + 20, x2=x, y2=BOTTOM - 14, stroke=INK, stroke_width=2),
+        element("polygon", points=head, fill=INK),
+        text(0, 0, "imports go down only", text_anchor="middle", transform=turned),
+    ]
+
+
+def outside() -> list[str]:
+    """What is beside the house."""
+    x = RIGHT + 60
+    parts = [
+        text(x, TOP + 14, "Beside the house,", font_weight="bold"),
+        text(x, TOP + 31, "not installed:", font_weight="bold"),
+    ]
     for i, (name, about) in enumerate(OUTSIDE):
         y = TOP + 46 + i * 64
         parts.append(box(x, y, SIDE - 10, 52, rx=4, stroke_dasharray="5 3"))
         parts.append(text(x + 10, y + 22, name, 14, font_weight="bold"))
         parts.append(text(x + 10, y + 41, about, 12))
-    return svg(width, height, "The rooms of st_xlret: a room imports only rooms below it", parts)
+    return parts
 
 
 if __name__ == "__main__":

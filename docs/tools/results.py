@@ -1,8 +1,8 @@
-"""Draws the language of search results before and after calibration: writes docs/assets/results.svg.
+"""Draws the language of search results before and after calibration.
 
     python -m docs.tools.results
 
-The shares are those of docs/stored.csv.
+It writes docs/assets/results.svg. The shares are those of docs/stored.csv.
 """
 
 from __future__ import annotations
@@ -14,21 +14,31 @@ from docs.tools.house import element, svg, text
 
 DOCS = Path(__file__).resolve().parents[1]
 ROWS = {"as it is": "as it is", "calibrated": "lsar, a quarter of the mean kept"}
+"""Row of the picture -> row of the study."""
 CHANCE = round(100 / 11, 1)  # of 11 languages
 COLOUR = "#e4572e"
-LEFT, WIDTH, BAR = 130, 760, 400
+LEFT = 130
+WIDTH = 760
+BAR = 400
 
 
 def figures() -> dict[str, tuple[str, str]]:
-    """Row of the picture -> share of results in the question's own language, and mAP@20, in per cent."""
+    """Row of the picture -> share of results in the question's own language, and mAP@20 (%)."""
     with open(DOCS / "stored.csv", encoding="utf-8", newline="") as file:
-        stored = [line for line in csv.DictReader(file) if line["study"] == "stored"]
-    of_row = {
-        line["row"]: (line["share"], line["pool"])
-        for line in reversed(stored)
-        if line["sides"] != "queries alone"
-    }
-    return {name: of_row[row] for name, row in ROWS.items()}
+        lines = list(csv.DictReader(file))
+    found = {}
+    for name, row in ROWS.items():
+        found[name] = first_figures(lines, row)
+    return found
+
+
+def first_figures(lines: list[dict[str, str]], row: str) -> tuple[str, str]:
+    """The figures of the first line of a row that is not of queries alone."""
+    for line in lines:
+        of_row = line["study"] == "stored" and line["row"] == row
+        if of_row and line["sides"] != "queries alone":
+            return line["share"], line["pool"]
+    raise ValueError(f"docs/stored.csv has no row {row!r}")
 
 
 def results() -> str:
@@ -38,37 +48,31 @@ def results() -> str:
     )
     parts = [text(20, 34, heading, 17, font_weight="bold")]
     for row, (name, (share, precision)) in enumerate(figures().items()):
-        y = 50 + 40 * row
-        parts.append(text(20, y + 21, name, 15))
-        parts.append(element("rect", x=LEFT, y=y, width=BAR, height=30, rx=4, fill="#eceff1"))
-        parts.append(
-            element(
-                "rect",
-                x=LEFT,
-                y=y,
-                width=round(BAR * float(share) / 100),
-                height=30,
-                rx=4,
-                fill=COLOUR,
-            )
-        )
-        parts.append(text(LEFT + BAR + 12, y + 21, f"{share} %", 16, font_weight="bold"))
-        parts.append(text(LEFT + BAR + 84, y + 21, f"mAP@20 {precision}", 15))
-    x = LEFT + round(BAR * CHANCE / 100)
-    parts.append(
-        element(
-            "line",
-            x1=x,
-            y1=44,
-            x2=x,
-            y2=126,
-            stroke="#263238",
-            stroke_width=2,
-            stroke_dasharray="4 3",
-        )
-    )
-    parts.append(text(x, 144, f"chance {CHANCE} %", 13, text_anchor="middle"))
+        parts += bar(50 + 40 * row, name, share, precision)
+    parts += line_of_chance()
     return svg(WIDTH, 158, "Languages of search results before and after calibration", parts)
+
+
+def bar(y: int, name: str, share: str, precision: str) -> list[str]:
+    """A row of the picture: its name, its share as a bar, and its figures."""
+    length = round(BAR * float(share) / 100)
+    return [
+        text(20, y + 21, name, 15),
+        element("rect", x=LEFT, y=y, width=BAR, height=30, rx=4, fill="#eceff1"),
+        element("rect", x=LEFT, y=y, width=length, height=30, rx=4, fill=COLOUR),
+        text(LEFT + BAR + 12, y + 21, f"{share} %", 16, font_weight="bold"),
+        text(LEFT + BAR + 84, y + 21, f"mAP@20 {precision}", 15),
+    ]
+
+
+def line_of_chance() -> list[str]:
+    """The share that a language would have without any preference."""
+    x = LEFT + round(BAR * CHANCE / 100)
+    stroke = {"stroke": "#263238", "stroke_width": 2, "stroke_dasharray": "4 3"}
+    return [
+        element("line", x1=x, y1=44, x2=x, y2=126, **stroke),
+        text(x, 144, f"chance {CHANCE} %", 13, text_anchor="middle"),
+    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,42 @@
+"""MkDocs hook: tables of what the package has, made from what its classes say.
+
+A page has `<!-- table: benchmarks -->` where the table is to stand.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from st_xlret.evaluation import BENCHMARKS
+from st_xlret.tables import markdown_table
+
+_PLACE = re.compile(r"<!-- table: (.+?) -->")
+
+
+def benchmarks() -> str:
+    """The benchmarks, by their names on the command line."""
+    rows = []
+    for name, evaluator in BENCHMARKS.items():
+        class_name = f"`{evaluator.__name__}`"
+        rows.append([f"`{name}`", class_name, code_list(evaluator.splits), evaluator.layout])
+    return markdown_table(["`--benchmark`", "evaluator", "`--split`", "files"], rows, left=4)
+
+
+def code_list(names: tuple[str, ...]) -> str:
+    """Names as code, with commas between them."""
+    return ", ".join(f"`{name}`" for name in names)
+
+
+TABLES = {"benchmarks": benchmarks}
+"""Name of a table on a page -> what makes it."""
+
+
+def with_tables(markdown: str) -> str:
+    """A page with its tables; a `KeyError` names one that there is not."""
+    return _PLACE.sub(lambda place: TABLES[place[1]](), markdown)
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Put the tables into a page."""
+    return with_tables(markdown)
