@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from st_xlret.columns import Role
 from st_xlret.files import atomic_file
 from st_xlret.languages import check_language, find_language
 from st_xlret.precision import autocast, padding_options
 from st_xlret.search import merge_top_k, top_k
 
-Role = Literal["query", "document"]
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),

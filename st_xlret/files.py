@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
-PathLike = str | os.PathLike[str]
+PathLike: TypeAlias = str | os.PathLike[str]
 
 PICTURE = "(?s:.{0,200})st-xlret"  # how the pictures of this package begin
 _MARKERS = ("modules.json", "calibration.json")  # by which a saved model or map is recognised

@@ -18,7 +18,8 @@ from st_xlret import (
     RetrievalContrastiveLoss,
     SemanticContrastiveLoss,
 )
-from st_xlret.batches import Rows, pairs_and_others
+from st_xlret.batches import Rows
+from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.data import (

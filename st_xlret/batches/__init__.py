@@ -19,7 +19,6 @@ from st_xlret.batches.sampling import (
     LengthGroupedBatches,
     Rows,
     Windows,
-    pairs_and_others,
     smoothed_probabilities,
 )
 
@@ -31,6 +30,5 @@ __all__ = [
     "LengthGroupedBatches",
     "Rows",
     "Windows",
-    "pairs_and_others",
     "smoothed_probabilities",
 ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset, concatenate_datasets
+from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
@@ -305,25 +305,3 @@ class LengthGroupedBatchSampler(DefaultBatchSampler):
                 yield from batch.reshape(self.ranks, -1).tolist()
         if self.last:
             yield rows[self.full :].tolist()
-
-
-def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> Dataset:
-    """Put a sentence without a translation beside each pair, for the language loss (lang-contrastive, Hu et al. 2023).
-
-    They are the columns `other` and `other_language`, in random order, and again where they are fewer than the pairs.
-
-    Args:
-        pairs: `source`, `target`, `source_language` and `target_language`.
-        others: `sentence` and `language`; None or empty for parallel sentences alone.
-        seed: Seed of their order.
-    """
-    pairs = pairs.select_columns(["source", "target", "source_language", "target_language"])
-    if others is None or not len(others):
-        return pairs
-    generator, passes = np.random.default_rng(seed), -(-len(pairs) // len(others))
-    rows = np.concatenate(
-        [np.empty(0, np.int64), *(generator.permutation(len(others)) for _ in range(passes))]
-    )
-    others = others.select(rows[: len(pairs)]).select_columns(["sentence", "language"])
-    others = others.rename_columns({"sentence": "other", "language": "other_language"})
-    return concatenate_datasets([pairs, others], axis=1)

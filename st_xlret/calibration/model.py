@@ -19,11 +19,12 @@ from st_xlret.calibration.checks import check_steps
 from st_xlret.calibration.choose import QUERIES, QUESTIONS, fit_and_compare
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.steps import OF_MEANS
+from st_xlret.columns import Role
 from st_xlret.data.beir import queries_of
 from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines, split_sources
 from st_xlret.data.rows import by_language as pairs_by_language
-from st_xlret.encoding import Role, embeds_roles_apart, encode, role_prompt
+from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export, load_model, pooled_rows
 from st_xlret.languages import check_language, check_languages, language_in_name, match_language

@@ -5,21 +5,27 @@ from st_xlret.data.pairs import load_pairs
 from st_xlret.data.questions import load_retrieval
 from st_xlret.data.reading import (
     BadLines,
+    Counts,
     DataError,
-    Report,
     normalise_text,
     read_jsonl,
     read_lines,
     split_sentences,
 )
-from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions, pack_documents
+from st_xlret.data.rows import (
+    by_language,
+    hold_out_pairs,
+    hold_out_questions,
+    pack_documents,
+    pairs_and_others,
+)
 from st_xlret.data.words import Dictionary, build_word_samples, read_dictionary
 
 __all__ = [
     "BadLines",
     "DataError",
     "Dictionary",
-    "Report",
+    "Counts",
     "build_word_samples",
     "by_language",
     "hold_out_pairs",
@@ -29,6 +35,7 @@ __all__ = [
     "load_retrieval",
     "normalise_text",
     "pack_documents",
+    "pairs_and_others",
     "read_dictionary",
     "read_documents",
     "read_jsonl",

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
 from st_xlret.data import beir, reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, split_sentences
-from st_xlret.files import columns_of_folders
+from st_xlret.data.reading import BadLines, Counts, DataError, clean_text, split_sentences
+from st_xlret.files import PathLike, columns_of_folders
 from st_xlret.languages import (
     UNKNOWN,
     LanguageIdentifier,
@@ -61,7 +61,7 @@ def load_documents(
     languages: Iterable[str] | None = None,
     exclude: Sequence[PathLike] = (),
     skip_bad_lines: bool = False,
-    report: Report | None = None,
+    counts: Counts | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
     """Read documents into one memory-mapped data set with a row per sentence.
@@ -77,7 +77,7 @@ def load_documents(
         languages: Codes to keep. `"pt"` also takes `"pt-br"`, as `"pt"`, unless `"pt-br"` is named too.
         exclude: Text files of sentences to leave out, whatever their case, punctuation and white space, one per line.
         skip_bad_lines: Skip and count bad lines instead of raising a `DataError` that names file and line.
-        report: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
+        counts: Filled with counts of `documents`, `sentences` and `excluded` sentences by language.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
 
     Example:
@@ -88,11 +88,11 @@ def load_documents(
     """
     opened, loader = (
         DocumentSources(sources, languages),
-        reading.Loader(languages, exclude, skip_bad_lines, report),
+        reading.Loader(languages, exclude, skip_bad_lines, counts),
     )
 
     def table_rows() -> Iterator[tuple[Any, ...]]:
-        number, counts = 0, loader.report
+        number, counts = 0, loader.counts
         for document in opened.documents("sentence", loader.bad_lines):
             texts = [text for text in document.sentences if text]
             sentences = [text for text in texts if not loader.excludes(text)]
@@ -106,7 +106,7 @@ def load_documents(
     table = loader.cached_table(
         "documents", COLUMNS, table_rows(), opened.identities, opened.files, cache_dir
     )
-    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loader.report}):
+    if missing := sorted((opened.languages or frozenset()) - {code for code, _ in loader.counts}):
         reading.logger.warning("no documents are in %s", ", ".join(missing))
     return table
 

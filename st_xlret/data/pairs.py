@@ -14,8 +14,9 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from st_xlret.data import reading
-from st_xlret.data.reading import BadLines, DataError, PathLike, Report, clean_text, parse_or_report
+from st_xlret.data.reading import BadLines, Counts, DataError, clean_text, parse_or_report
 from st_xlret.data.rows import rows_by_value
+from st_xlret.files import PathLike
 from st_xlret.languages import (
     check_language,
     is_same_language,
@@ -44,7 +45,7 @@ def load_pairs(
     exclude: Sequence[PathLike] = (),
     min_score: float = 1.04,
     skip_bad_lines: bool = False,
-    report: Report | None = None,
+    counts: Counts | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
     """Read parallel sentences into one memory-mapped data set, without empty, identical and repeated pairs.
@@ -61,13 +62,13 @@ def load_pairs(
         exclude: Text files, one sentence per line. A pair with a side in them is left out.
         min_score: Lowest score to keep, of files with scores; WikiMatrix's by default (Schwenk et al. 2021, 4.3).
         skip_bad_lines: Skip and count bad lines.
-        report: Filled with counts by `"source>target"` languages: of `pairs`, and of those left out by their reason.
+        counts: Filled with counts by `"source>target"` languages: of `pairs`, and of those left out by their reason.
         cache_dir: Folder of the table.
     """
     paths, collections = reading.split_sources(sources)
     files = reading.source_files(paths, holds_pairs, f"parallel sentences: {FORMATS}")
     files = sorted({(moses_files(file) or (file,))[0] for file in files})
-    loader = reading.Loader(languages, exclude, skip_bad_lines, report)
+    loader = reading.Loader(languages, exclude, skip_bad_lines, counts)
 
     def table_rows() -> Iterator[tuple[str, ...]]:
         seen: set[bytes] = set()
@@ -102,7 +103,7 @@ def load_pairs(
                 else:
                     seen.add(digest)
                     yield row
-                loader.report[">".join(map(str, codes)), outcome] += 1
+                loader.counts[">".join(map(str, codes)), outcome] += 1
 
     options = [min_score, *map(reading.records_identity, collections)]
     sides = [side for file in files for side in moses_files(file) or (file,)]

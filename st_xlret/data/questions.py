@@ -10,7 +10,8 @@ import datasets
 from tqdm.auto import tqdm
 
 from st_xlret.data import beir, reading
-from st_xlret.data.reading import BadLines, PathLike, Report, clean_text, read_jsonl
+from st_xlret.data.reading import BadLines, Counts, clean_text, read_jsonl
+from st_xlret.files import PathLike
 from st_xlret.languages import check_language, language_of, match_language
 
 FORMATS = (
@@ -45,7 +46,7 @@ def load_retrieval(
     languages: Iterable[str] | None = None,
     exclude: Sequence[PathLike] = (),
     skip_bad_lines: bool = False,
-    report: Report | None = None,
+    counts: Counts | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
     """Read questions with the passages that answer them into one memory-mapped data set.
@@ -65,7 +66,7 @@ def load_retrieval(
         languages: Languages of questions to keep.
         exclude: Text files, one text per line. An example is left out if its question or passage occurs in them.
         skip_bad_lines: Skip and count bad lines.
-        report: Filled with counts by source: of `examples`, and of those left out by their reason.
+        counts: Filled with counts by source: of `examples`, and of those left out by their reason.
         cache_dir: Folder of the table.
     """
     if positives not in ("passage", "sentence") or (context and positives != "sentence"):
@@ -74,7 +75,7 @@ def load_retrieval(
         )
     language, loader = (
         check_language(language),
-        reading.Loader(languages, exclude, skip_bad_lines, report),
+        reading.Loader(languages, exclude, skip_bad_lines, counts),
     )
     streams, files = list[tuple[PathLike, Iterator[Example]]](), list[Path]()
     for source in reading.split_sources(sources)[0]:
@@ -125,7 +126,7 @@ def load_retrieval(
                         *(distinct[i % len(distinct)] for i in range(negatives)),
                         code,
                     )
-                loader.report[str(source), outcome] += 1
+                loader.counts[str(source), outcome] += 1
 
     options = [negatives, positives, context, titles, language]
     columns = ["query", "positive", *(f"negative_{i}" for i in range(1, negatives + 1)), "language"]

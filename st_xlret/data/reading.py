@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import datasets
@@ -25,12 +25,11 @@ from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
 from st_xlret import __version__
-from st_xlret.files import atomic_file, files_below, write_text
+from st_xlret.files import PathLike, atomic_file, files_below, write_text
 from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)
 
-PathLike: TypeAlias = str | os.PathLike[str]
 Parsed = TypeVar("Parsed")
 
 _ROWS_PER_BATCH = 100_000
@@ -87,7 +86,7 @@ class BadLines:
             )
 
 
-class Report(Counter[tuple[str, str]]):
+class Counts(Counter[tuple[str, str]]):
     """What a loader kept and left out: counts by (language, pair or source; what was counted). Its text is a table."""
 
     def __str__(self) -> str:
@@ -315,13 +314,13 @@ def cached_table(
     columns: Mapping[str, str],
     rows: Iterable[tuple[Any, ...]],
     *,
-    report: Report | None = None,
+    counts: Counts | None = None,
     cache_dir: PathLike | None = None,
     needed: str = "",
 ) -> datasets.Dataset:
     """The memory-mapped table of a name, written from rows if there is none; two processes write it once.
 
-    Rows that fail leave nothing behind. `report` is filled by them, or from what is kept beside the table, and logged.
+    Rows that fail leave nothing behind. `counts` is filled by them, or from what is kept beside the table, and logged.
     There must be rows if `needed` says what they are.
     """
     folder = Path(cache_dir or Path(datasets.config.HF_DATASETS_CACHE, "st_xlret")).expanduser()
@@ -330,12 +329,12 @@ def cached_table(
     schema = datasets.Features(
         {column: datasets.Value(kind) for column, kind in columns.items()}
     ).arrow_schema
-    file, counts, remaining = folder / f"{name}.arrow", folder / f"{name}.json", iter(rows)
-    report = Report() if report is None else report
+    file, beside, remaining = folder / f"{name}.arrow", folder / f"{name}.json", iter(rows)
+    counts = Counts() if counts is None else counts
     with FileLock(f"{file}.lock"):
         if file.is_file():
-            report.update(
-                {(code, what): count for code, what, count in json.loads(counts.read_text("utf-8"))}
+            counts.update(
+                {(code, what): count for code, what, count in json.loads(beside.read_text("utf-8"))}
             )
         else:
             with (
@@ -351,25 +350,25 @@ def cached_table(
                     )
                     needed = ""
                 if needed:
-                    raise DataError(f"no {needed} are left to train on:\n{report}")
-                write_text(counts, json.dumps([(*key, count) for key, count in report.items()]))
-    if report:
-        logger.info("%s", report)
+                    raise DataError(f"no {needed} are left to train on:\n{counts}")
+                write_text(beside, json.dumps([(*key, count) for key, count in counts.items()]))
+    if counts:
+        logger.info("%s", counts)
     return datasets.Dataset.from_file(str(file))
 
 
 class Loader:
-    """What the loaders share: which languages, texts and lines are left out, and the report of that."""
+    """What the loaders share: which languages, texts and lines are left out, and the counts of that."""
 
     def __init__(
         self,
         languages: Iterable[str] | None,
         exclude: Iterable[PathLike],
         skip_bad_lines: bool,
-        report: Report | None,
+        counts: Counts | None,
     ) -> None:
         self.languages, self.bad_lines = check_languages(languages), BadLines(skip_bad_lines)
-        self.report = Report() if report is None else report
+        self.counts = Counts() if counts is None else counts
         self._excluded = frozenset(
             normalise_text(line) for file in exclude for _, line in read_lines(file)
         )
@@ -399,7 +398,7 @@ class Loader:
         )
         name = f"{what}-{key}"
         return cached_table(
-            name, columns, rows_then_warning(), report=self.report, cache_dir=cache_dir, needed=what
+            name, columns, rows_then_warning(), counts=self.counts, cache_dir=cache_dir, needed=what
         )
 
 

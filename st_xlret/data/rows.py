@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from datasets.fingerprint import generate_fingerprint
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.documents import COLUMNS
-from st_xlret.data.reading import PathLike, cache_key, cached_table, join_sentences
+from st_xlret.data.reading import cache_key, cached_table, join_sentences
+from st_xlret.files import PathLike
 
 
 def rows_by_value(
@@ -160,3 +161,27 @@ def _packed_units(
             language, document = code, number
     if unit:
         yield join_sentences(unit, language), language, document, position
+
+
+def pairs_and_others(pairs: Dataset, others: Dataset | None, seed: int = 0) -> Dataset:
+    """Put a sentence without a translation beside each pair, for the language loss.
+
+    (lang-contrastive, Hu et al. 2023.) They are the columns `other` and `other_language`, in random order, and again where they are
+    fewer than the pairs.
+
+    Args:
+        pairs: `source`, `target`, `source_language` and `target_language`.
+        others: `sentence` and `language`; None or empty for parallel sentences alone.
+        seed: Seed of their order.
+    """
+    pairs = pairs.select_columns(["source", "target", "source_language", "target_language"])
+    if others is None or not len(others):
+        return pairs
+    generator = np.random.default_rng(seed)
+    passes = -(-len(pairs) // len(others))
+    rows = np.empty(0, np.int64)
+    for _ in range(passes):
+        rows = np.concatenate([rows, generator.permutation(len(others))])
+    chosen = others.select(rows[: len(pairs)]).select_columns(["sentence", "language"])
+    beside = chosen.rename_columns({"sentence": "other", "language": "other_language"})
+    return concatenate_datasets([pairs, beside], axis=1)

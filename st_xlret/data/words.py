@@ -20,14 +20,14 @@ from tqdm.auto import tqdm
 from st_xlret.data import reading
 from st_xlret.data.reading import (
     BadLines,
+    Counts,
     DataError,
-    PathLike,
-    Report,
     cache_key,
     cached_table,
     clean_text,
 )
 from st_xlret.data.rows import rows_by_value
+from st_xlret.files import PathLike
 from st_xlret.languages import check_language, language_in_name, languages_in_name, match_language
 from st_xlret.optional import import_optional
 
@@ -187,7 +187,7 @@ def build_word_samples(
     samples_per_pair: int | None = None,
     seed: int = 0,
     stop_words_by_language: Mapping[str, Collection[str]] | None = None,
-    report: Report | None = None,
+    counts: Counts | None = None,
     cache_dir: PathLike | None = None,
 ) -> datasets.Dataset:
     """Make word-positioned samples of parallel sentences (ML-CTL, Algorithm 1).
@@ -205,11 +205,11 @@ def build_word_samples(
         samples_per_pair: Maximum samples of a pair, chosen by a hash with the `seed`. By default all.
         seed: Seed of that choice.
         stop_words_by_language: Language code -> words whose entries are left out. By default those of `stopwordsiso`.
-        report: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
+        counts: Filled with counts by `"source>target"` languages: of `pairs`, the `samples` of those that were `used`,
             and the others by their reason.
         cache_dir: Folder of the table. By default `st_xlret` inside the cache of `datasets`.
     """
-    dictionaries, report = list(dictionaries), Report() if report is None else report
+    dictionaries, counts = list(dictionaries), Counts() if counts is None else counts
     folded = {
         code: sorted(map(fold_text, words))
         for code, words in (stop_words_by_language or {}).items()
@@ -243,12 +243,12 @@ def build_word_samples(
                 else:
                     seen.add(hash(row))
                     matches = matchers[pair].find_matches(*row[:2])
-                report[pair, "pairs"] += 1
+                counts[pair, "pairs"] += 1
                 if isinstance(matches, str):
-                    report[pair, matches] += 1
+                    counts[pair, matches] += 1
                 else:
                     matched.append((pair, row, matches))
-            for pair, samples in finder.find_samples(matched, report):
+            for pair, samples in finder.find_samples(matched, counts):
                 if samples_per_pair is not None:
                     by_hash = sorted(
                         samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode())
@@ -258,7 +258,7 @@ def build_word_samples(
                         for sample in samples
                         if sample in by_hash[: max(0, samples_per_pair)]
                     ]
-                report[pair, "samples"] += len(samples)
+                counts[pair, "samples"] += len(samples)
                 yield from samples
 
     words = [[one.source_language, one.target_language, one.entries] for one in dictionaries]
@@ -268,7 +268,7 @@ def build_word_samples(
     )
     name, needed = f"word-samples-{key}", "word-positioned samples"
     return cached_table(
-        name, _COLUMNS, table_rows(), report=report, cache_dir=cache_dir, needed=needed
+        name, _COLUMNS, table_rows(), counts=counts, cache_dir=cache_dir, needed=needed
     )
 
 
@@ -356,7 +356,7 @@ class _TokenFinder:
     max_length: int | None
 
     def find_samples(
-        self, matched: Sequence[PairMatch], report: Report
+        self, matched: Sequence[PairMatch], counts: Counts
     ) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
         """The samples of each pair that has any; all are counted."""
         if not matched:
@@ -388,7 +388,7 @@ class _TokenFinder:
                     reasons.add(other)
                 else:
                     samples.append((*row, *span, *other, word, translation))
-            report[
+            counts[
                 pair, "used" if samples else "truncated" if "truncated" in reasons else "tokens"
             ] += 1
             if samples:

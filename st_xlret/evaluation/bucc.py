@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
-from st_xlret.data.reading import DataError, PathLike, read_lines
+from st_xlret.data.reading import DataError, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
-from st_xlret.files import files_below
+from st_xlret.files import PathLike, files_below
 from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"

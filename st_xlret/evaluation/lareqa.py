@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, find_file, join_sentences, read_jsonl
+from st_xlret.data.reading import find_file, join_sentences, read_jsonl
 from st_xlret.evaluation.base import name_file_in_errors
 from st_xlret.evaluation.retrieval import (
     RetrievalData,
@@ -22,6 +22,7 @@ from st_xlret.evaluation.retrieval import (
     score_ranking,
     texts_table,
 )
+from st_xlret.files import PathLike
 
 
 class LAReQAEvaluator(RetrievalEvaluator):

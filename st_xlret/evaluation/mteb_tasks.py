@@ -15,7 +15,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from st_xlret.encoding import Role, task_languages
+from st_xlret.columns import Role
+from st_xlret.encoding import task_languages
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names
 from st_xlret.evaluation.retrieval import RetrievalEvaluator

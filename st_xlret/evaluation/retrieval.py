@@ -18,15 +18,17 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
+from st_xlret.columns import Role
 from st_xlret.data import beir
-from st_xlret.data.reading import DataError, PathLike, read_jsonl
-from st_xlret.encoding import KeptVectors, Role, fingerprint
+from st_xlret.data.reading import DataError, read_jsonl
+from st_xlret.encoding import KeptVectors, fingerprint
 from st_xlret.evaluation.base import (
     BenchmarkEvaluator,
     BenchmarkResult,
     chosen_names,
     name_file_in_errors,
 )
+from st_xlret.files import PathLike
 from st_xlret.languages import check_language, languages_of_labels
 from st_xlret.search import top_k, unit_rows
 

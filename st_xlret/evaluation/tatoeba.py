@@ -13,9 +13,10 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.reading import PathLike, find_file
-from st_xlret.encoding import Role
+from st_xlret.columns import Role
+from st_xlret.data.reading import find_file
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
+from st_xlret.files import PathLike
 from st_xlret.search import neighbours_both_ways, unit_rows
 
 HUB_DATASET = "mteb/tatoeba-bitext-mining"

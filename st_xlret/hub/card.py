@@ -18,7 +18,8 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from typing_extensions import Self
 
 from st_xlret.citations import CITATIONS
-from st_xlret.encoding import PROMPT_NAMES, Role, prompt_name, task_languages
+from st_xlret.columns import Role
+from st_xlret.encoding import PROMPT_NAMES, prompt_name, task_languages
 from st_xlret.modules.calibration_layer import CalibrationLayer
 
 _FOLDER = Path(__file__).parent

@@ -15,7 +15,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize, Router
 from torch import Tensor, nn
 
-from st_xlret.encoding import PROMPT_NAMES, Role, role_prompt, task_languages
+from st_xlret.columns import Role
+from st_xlret.encoding import PROMPT_NAMES, role_prompt, task_languages
 from st_xlret.hub.card import CrossLingualCardData, copy_card_data, set_card_calibration, signature
 from st_xlret.modules.calibration_layer import CalibrationLayer
 

@@ -11,12 +11,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.util import mine_hard_negatives
 
+from st_xlret.columns import Role
 from st_xlret.data import load_documents, load_pairs, load_retrieval
 from st_xlret.data.pairs import has_languages_in_name
-from st_xlret.data.reading import DataError, Report, normalise_text, source_files
+from st_xlret.data.reading import Counts, DataError, normalise_text, source_files
 from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
 from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
-from st_xlret.encoding import Role
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.languages import check_languages, languages_in_name, match_language
@@ -135,7 +135,7 @@ class WordOptions(PairOptions):
             lists = dict(map(read_stop_words, self.stop_words))
             codes = {code for file in files for code in languages_in_name(file)} - lists.keys()
             lists |= {code: stop_words(code) for code in codes}
-        report, counts = Report(), dict[str, dict[str, int]]()
+        counts = Counts()
         samples = build_word_samples(
             pairs,
             [read_dictionary(file, skip_bad_lines=self.skip_bad_lines) for file in files],
@@ -144,11 +144,12 @@ class WordOptions(PairOptions):
             samples_per_pair=self.samples_per_pair,
             seed=args.seed,
             stop_words_by_language=lists,
-            report=report,
+            counts=counts,
         )
-        for (code, what), count in report.items():
-            counts.setdefault(code, {})[what] = count
-        return samples, counts
+        by_pair: dict[str, dict[str, int]] = {}
+        for (code, what), count in counts.items():
+            by_pair.setdefault(code, {})[what] = count
+        return samples, by_pair
 
 
 @dataclass
@@ -213,14 +214,14 @@ class QuestionOptions(AnswerOptions):
         """Questions without those of the test, and an evaluator; `model` mines negatives where the files hold none."""
         options = self.load_options() | {"languages": languages or None, "context": self.context}
         options |= {"positives": self.positives, "titles": self.positives == "passage"}
-        questions, report = load_retrieval(self.retrieval, **options), Report()
+        questions, counts = load_retrieval(self.retrieval, **options), Counts()
         with suppress(DataError):  # no question has a negative
             harder = load_retrieval(
-                self.retrieval, negatives=self.hard_negatives, report=report, **options
+                self.retrieval, negatives=self.hard_negatives, counts=counts, **options
             )
             # A source without negatives would lose all its questions.
             questions = (
-                harder if all(report[source, "examples"] for source, _ in report) else questions
+                harder if all(counts[source, "examples"] for source, _ in counts) else questions
             )
         if self.test:
             questions = without_test_questions(questions, self.test)

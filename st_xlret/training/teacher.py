@@ -12,7 +12,8 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.encoding import KeptVectors, Role, encode, fingerprint, role_prompt
+from st_xlret.columns import Role
+from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 
 COLUMNS: dict[Role, str] = {
     "query": "query",

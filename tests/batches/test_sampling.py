@@ -12,7 +12,6 @@ from st_xlret.batches import (
     LengthGroupedBatches,
     Rows,
     Windows,
-    pairs_and_others,
     smoothed_probabilities,
 )
 from st_xlret.batches.sampling import (
@@ -83,27 +82,6 @@ def test_few_rows_many_and_none() -> None:
     assert len(next(iter(Rows(batch_scale=2.5)(documents_of({"en": [60]}), 4)))) == 10
     with pytest.raises(ValueError, match="0 rows"):
         Rows()(documents_of(LENGTHS).select([]), 2)
-
-
-def test_every_pair_has_another_sentence_beside_it() -> None:
-    pairs, texts = tiny.pairs(12), tiny.texts(5)
-    table = pairs_and_others(pairs.select(range(11)), texts, seed=1)
-    assert table.column_names == [
-        "source",
-        "target",
-        "source_language",
-        "target_language",
-        "other",
-        "other_language",
-    ]
-    assert table["source"][:] == pairs["source"][:11]
-    beside = list(zip(table["other"][:], table["other_language"][:], strict=True))
-    known = list(zip(texts["sentence"][:], texts["language"][:], strict=True))
-    assert (
-        sorted(beside[:5]) == sorted(beside[5:10]) == sorted(known) and beside[:5] != beside[5:10]
-    )
-    assert pairs_and_others(pairs, texts, seed=2)["other"][:5] != table["other"][:5]
-    assert pairs_and_others(pairs, None).column_names[-1] == "target_language"
 
 
 @pytest.mark.parametrize("window_size", [1, 2, 5, 100])

@@ -9,7 +9,7 @@ from typing import Any
 
 from datasets import Dataset
 
-from st_xlret.data import Report, load_documents, load_pairs, load_retrieval
+from st_xlret.data import Counts, load_documents, load_pairs, load_retrieval
 
 
 def write_bytes(file: Path, data: bytes) -> Path:
@@ -37,9 +37,9 @@ def write_jsonl(file: Path, records: Iterable[Any]) -> Path:
 def reporting(load: Callable[..., Any]) -> Any:
     """The loader with the report beside its table."""
 
-    def loader(sources: Any, **options: Any) -> tuple[Dataset, Report]:
-        report = Report()
-        return load(sources, report=report, **options), report
+    def loader(sources: Any, **options: Any) -> tuple[Dataset, Counts]:
+        report = Counts()
+        return load(sources, counts=report, **options), report
 
     return loader
 

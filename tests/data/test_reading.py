@@ -10,8 +10,8 @@ import pytest
 
 from st_xlret.data import (
     BadLines,
+    Counts,
     DataError,
-    Report,
     normalise_text,
     read_dictionary,
     read_jsonl,
@@ -61,10 +61,10 @@ def test_a_kept_table_is_written_once_or_not_at_all(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    first, again = Report(), Report()
+    first, again = Counts(), Counts()
     kept = partial(cached_table, "n", {"n": "int64", "text": "string"}, cache_dir=tmp_path / "new")
 
-    def counted(report: Report) -> Iterator[tuple[int, str]]:
+    def counted(report: Counts) -> Iterator[tuple[int, str]]:
         for i in range(100_001):  # of two batches
             report["en", "rows"] += 1
             yield i, str(i)
@@ -72,13 +72,13 @@ def test_a_kept_table_is_written_once_or_not_at_all(
     with pytest.raises(ZeroDivisionError):
         kept((1 // i, "") for i in (1, 0))
     assert not list(tmp_path.rglob("*.arrow*/*"))
-    table = kept(counted(first), report=first)
+    table = kept(counted(first), counts=first)
     assert (
         len(table) == 100_001
         and table[100_000] == {"n": 100_000, "text": "100000"}
         and table.cache_files
     )
-    assert kept(counted(again), report=again)["n"][-1] == 100_000
+    assert kept(counted(again), counts=again)["n"][-1] == 100_000
     assert again == first == {("en", "rows"): 100_001} and "100001" in caplog.text
 
 

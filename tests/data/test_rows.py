@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import by_language, hold_out_pairs, hold_out_questions, pack_documents
+from st_xlret.data import (
+    by_language,
+    hold_out_pairs,
+    hold_out_questions,
+    pack_documents,
+    pairs_and_others,
+)
+from tests import tiny
 from tests.data.files import pair
 from tests.tiny import word_tokenizer
 
@@ -81,3 +88,24 @@ def test_units_are_as_long_as_they_may_be() -> None:
     packed = pack_documents(documents, word_tokenizer(), max_tokens=4)
     assert packed["sentence"][:] == ["sun moon", "star", "rain wind snow", "tree", "leaf root"]
     assert len(pack_documents(documents.select([3, 6]), word_tokenizer())) == 0
+
+
+def test_every_pair_has_another_sentence_beside_it() -> None:
+    pairs, texts = tiny.pairs(12), tiny.texts(5)
+    table = pairs_and_others(pairs.select(range(11)), texts, seed=1)
+    assert table.column_names == [
+        "source",
+        "target",
+        "source_language",
+        "target_language",
+        "other",
+        "other_language",
+    ]
+    assert table["source"][:] == pairs["source"][:11]
+    beside = list(zip(table["other"][:], table["other_language"][:], strict=True))
+    known = list(zip(texts["sentence"][:], texts["language"][:], strict=True))
+    assert (
+        sorted(beside[:5]) == sorted(beside[5:10]) == sorted(known) and beside[:5] != beside[5:10]
+    )
+    assert pairs_and_others(pairs, texts, seed=2)["other"][:5] != table["other"][:5]
+    assert pairs_and_others(pairs, None).column_names[-1] == "target_language"

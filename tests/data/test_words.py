@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset, concatenate_datasets
 from transformers import BertTokenizerFast
 
-from st_xlret.data import DataError, Dictionary, Report, build_word_samples, read_dictionary
+from st_xlret.data import Counts, DataError, Dictionary, build_word_samples, read_dictionary
 from st_xlret.data.words import read_stop_words, stop_words, word_splitter
 from st_xlret.modules import train_tokenizer
 from tests.data.files import pair, reporting, write_text
@@ -38,7 +38,7 @@ def tokens(sample: dict[str, Any], side: str, tokenizer: Any) -> list[str]:
 
 def make(
     pairs: Dataset, entries: Any = ENTRIES, **options: Any
-) -> tuple[list[dict[str, Any]], Report]:
+) -> tuple[list[dict[str, Any]], Counts]:
     defaults = {"dictionaries": [Dictionary("en", "de", entries)], "tokenizer": word_piece()}
     table, report = reporting(build_word_samples)(pairs, **(defaults | options))
     return table.to_list(), report

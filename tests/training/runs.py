@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from transformers import TrainerCallback, TrainerState
 
-from st_xlret.batches import pairs_and_others
+from st_xlret.data import pairs_and_others
 from st_xlret.losses import (
     CCPLoss,
     CZNCELoss,

@@ -24,7 +24,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from st_xlret.calibration import VectorCalibration, fit_and_compare
-from st_xlret.encoding import Role
+from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalData, read_lareqa, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.export import load_model
