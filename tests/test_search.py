@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import st_xlret.search.exact
 from st_xlret import search
 from st_xlret.search import merge_top_k, mine_bitext, mine_pairs, top_k, unit_rows
 
@@ -26,7 +27,7 @@ def small_integers(rows: int, dimension: int, seed: int) -> np.ndarray:
 
 def set_blocks(monkeypatch, rows: int, queries: int = 512) -> None:
     for name, value in {"_ROWS_AT_ONCE": rows, "_QUERIES_AT_ONCE": queries, "_BLOCK": rows}.items():
-        monkeypatch.setattr(search, name, value)
+        monkeypatch.setattr(search.exact, name, value)
 
 
 def assert_sorted(

@@ -1,0 +1,119 @@
+"""Exact search by dot product, in one direction or in both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from st_xlret.search.finite import (
+    Device,
+    Embeddings,
+    computing_device,
+    finite_float32,
+    finite_unit_rows,
+)
+from st_xlret.search.selection import BestColumns
+
+SlicedEmbeddings: TypeAlias = "Embeddings | Any"
+"""A matrix, or what has `shape` and is read by slices of consecutive rows: stored embeddings."""
+
+_QUERIES_AT_ONCE = 512
+_ROWS_AT_ONCE = 16_384
+_BLOCK = 1_024  # rows of the target at a time, on a CPU
+_FEW_QUERIES = 8
+
+
+@torch.no_grad()
+def top_k(
+    queries: Embeddings,
+    corpus: Embeddings | Iterable[Embeddings],
+    k: int,
+    *,
+    device: Device = None,
+) -> tuple[Tensor, Tensor]:
+    """Find the k corpus rows with the highest dot product for every query. The search is exact.
+
+    Gives scores and indices, (Q, k), float32 and int64, best first. A `ValueError` names rows that
+    are not finite. To search by cosine, normalise both sides with `unit_rows` first.
+
+    Args:
+        queries: Shape (Q, d), NumPy or torch, any floating dtype.
+        corpus: Shape (C, d), which may be a memory map, or an iterable of such chunks, read once.
+        k: Neighbours per query, from 1 to C.
+        device: Where the scores are computed. Default: the accelerator that an input is on, else
+            the CPU.
+
+    Example:
+        >>> corpus = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> scores, indices = top_k(torch.tensor([[2.0, 1.0]]), corpus, k=2)
+        >>> scores.tolist(), indices.tolist()
+        ([[2.0, 2.0]], [[0, 2]])
+    """
+    place = computing_device(device, queries, corpus)
+    vectors = finite_float32(queries, "queries", place)
+    best = BestColumns(len(vectors), k, device=place)
+    chunks = [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus
+    seen = 0
+    for chunk in chunks:
+        for start in range(0, len(chunk), _ROWS_AT_ONCE):
+            block = finite_float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
+            for first in range(0, len(vectors), _QUERIES_AT_ONCE):
+                some = vectors[first : first + _QUERIES_AT_ONCE]
+                best.add(_dot_products(some, block), seen, first_row=first)
+            seen += len(block)
+    if k > seen:
+        raise ValueError(f"k={k} is larger than the corpus of {seen} rows")
+    return best.sorted()
+
+
+def _dot_products(queries: Tensor, block: Tensor) -> Tensor:
+    if 1 < len(queries) <= _FEW_QUERIES:  # the other way round is up to three times faster
+        return (block @ queries.T).T
+    return queries @ block.T
+
+
+@torch.no_grad()
+def neighbours_both_ways(
+    source: SlicedEmbeddings,
+    target: SlicedEmbeddings,
+    k: int,
+    *,
+    cosine: bool = True,
+    device: Device = None,
+    show_progress_bar: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Find the k nearest target rows of every source row, and vice versa, with one matrix product.
+
+    The sides have the shapes (S, d) and (T, d). Without `cosine` they are compared by dot product.
+
+    Returns scores and target rows of every source row, (S, min(k, T)), and scores and source rows
+    of every target row, (T, min(k, S)), best first.
+    """
+    place = computing_device(device, source, target)
+    read = finite_unit_rows if cosine else finite_float32
+    wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK
+    high = 2 * wide  # larger, as the target is read again for each block of the source
+    forward = BestColumns(len(source), min(k, len(target)), device=place)
+    backward = BestColumns(len(target), min(k, len(source)), device=place)
+    with tqdm(desc="Mining", total=len(source), unit="row", disable=not show_progress_bar) as bar:
+        for row in range(0, len(source), high):
+            rows = read(source[row : row + high], "source", place, row)
+            for column in range(0, len(target), wide):
+                columns = read(target[column : column + wide], "target", place, column)
+                scores = _equal_dot_products(rows, columns)
+                forward.add(scores, column, first_row=row)
+                backward.add(scores.T, row, first_row=column)
+            bar.update(len(rows))
+    return *forward.sorted(), *backward.sorted()
+
+
+def _equal_dot_products(rows: Tensor, columns: Tensor) -> Tensor:
+    """The dot products; on the CPU by NumPy, whose BLAS gives equal rows equal bits."""
+    if rows.device.type == "cpu":
+        return torch.from_numpy(rows.numpy() @ columns.numpy().T)
+    return rows @ columns.T

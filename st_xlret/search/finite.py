@@ -1,0 +1,89 @@
+"""Rows as search takes them: float32 on one device, finite, and of unit length if cosines count."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Embeddings: TypeAlias = "np.ndarray | Tensor"
+"""A matrix in memory, or a memory map."""
+
+Device: TypeAlias = "str | torch.device | None"
+
+# Between these, the square of a length neither under- nor overflows.
+_SHORTEST = 1e-15
+_LONGEST = 1e18
+
+
+def unit_rows(
+    rows: Embeddings, name: str = "embeddings", *, device: torch.device | None = None
+) -> Tensor:
+    """The rows (n, d) divided by their lengths, float32, to search by cosine.
+
+    Rows of zeros stay, NaN is refused.
+
+    Example:
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    return finite_unit_rows(rows, name, computing_device(device, rows), 0)
+
+
+def finite_unit_rows(
+    rows: Embeddings, name: str, device: torch.device, first_row: int = 0
+) -> Tensor:
+    """`unit_rows` of a block that begins at `first_row` of its matrix.
+
+    That is what an error counts from.
+    """
+    vectors = finite_float32(rows, name, device, first_row)
+    lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    has_exact_length = (lengths > _SHORTEST) & (lengths < _LONGEST)
+    if not bool(has_exact_length.all()):
+        tiny = torch.finfo(torch.float32).tiny
+        vectors = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=tiny)
+        lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return vectors / lengths.clamp(min=1e-30)
+
+
+def finite_float32(rows: Embeddings, name: str, device: torch.device, first_row: int = 0) -> Tensor:
+    """The rows as float32 on the device.
+
+    A `ValueError` names the first not finite, counted from `first_row`.
+    """
+    vectors = as_float32(rows, device)
+    if not bool(vectors.sum().isfinite()):  # as is a sum over values that are not all finite
+        refuse_not_finite(vectors, name, first_row)
+    return vectors
+
+
+def refuse_not_finite(vectors: Tensor, name: str, first_row: int) -> None:
+    """Raise a `ValueError` that names the first row which is not finite, if there is one."""
+    is_finite = vectors.isfinite().all(dim=1)
+    if bool(is_finite.all()):
+        return
+    row = first_row + int((~is_finite).nonzero()[0])
+    raise ValueError(f"{name} row {row} holds NaN or infinite values: drop it, or its text")
+
+
+def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
+    """The rows as float32 on the device; a copy where PyTorch cannot take them as they are."""
+    if isinstance(rows, np.ndarray):
+        # Float16 is converted by PyTorch, which is faster.
+        dtype = rows.dtype if rows.dtype == np.float16 else np.float32
+        rows = torch.from_numpy(np.array(rows, dtype=dtype))
+    return rows.detach().to(device=device, dtype=torch.float32)
+
+
+def computing_device(device: Device, *inputs: Any) -> torch.device:
+    """The device that is asked for, else the accelerator that an input is on, else the CPU."""
+    if device is not None:
+        return torch.device(device)
+    for each in inputs:
+        if isinstance(each, Tensor) and each.device.type != "cpu":
+            return each.device
+    return torch.device("cpu")
