@@ -15,14 +15,11 @@
 from st_xlret.losses.base import CrossLingualLoss
 from st_xlret.losses.ccp import CCPLoss
 from st_xlret.losses.cz_nce import CZNCELoss
-from st_xlret.losses.lang_contrastive import (
-    LangContrastiveLoss,
-    RetrievalContrastiveLoss,
-    SemanticContrastiveLoss,
-)
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.losses.msm import MSMLoss
+from st_xlret.losses.retrieval import RetrievalContrastiveLoss
 from st_xlret.losses.similarity_distillation import SimilarityDistillationLoss
+from st_xlret.losses.translations import LangContrastiveLoss, SemanticContrastiveLoss
 
 __all__ = [
     "CCPLoss",

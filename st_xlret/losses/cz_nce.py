@@ -12,7 +12,8 @@ from torch import Tensor
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
 from st_xlret.functional import cz_nce_loss, info_nce_loss
-from st_xlret.losses.lang_contrastive import PairContrastiveLoss
+from st_xlret.losses.base import Columns, Tags
+from st_xlret.losses.contrastive import PairContrastiveLoss
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -20,30 +21,35 @@ OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
 
 class CZNCELoss(PairContrastiveLoss):
-    """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Chen et al. 2022, Eq. 5).
+    """CZ-NCE over pairs of sentences, or of sentences with a word of each (ML-CTL, Eq. 5).
 
-    [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or [`info_nce_loss`][st_xlret.functional.info_nce_loss] of two text
-    columns of translations or other pairs. The systems of the paper's Table 1 are:
+    [`cz_nce_loss`][st_xlret.functional.cz_nce_loss] or
+    [`info_nce_loss`][st_xlret.functional.info_nce_loss] of two text columns of translations or
+    other pairs. The systems of the paper's Table 1 (Chen et al. 2022) are:
 
     - *info-snt*: `objective="info_nce"` (Eq. 1-2).
     - *CZ-snt*: the defaults (Eq. 5).
-    - *ML-CTL-CZ*: a `contextual_encoder`, on word-positioned samples. Their columns are `source`, `source_start`,
-      `source_end` and `target`, `target_start`, `target_end`; positions count the tokens of the text with its special
-      tokens. The same sentences with another word are a negative, as in the paper.
+    - *ML-CTL-CZ*: a `contextual_encoder`, on word-positioned samples. Their columns are `source`,
+      `source_start`, `source_end` and `target`, `target_start`, `target_end`; positions count the
+      tokens of the text with its special tokens. The same sentences with another word are a
+      negative, as in the paper.
 
-    All of them can add an `mlm` loss over the same texts (Eq. 3 and 8); the value is then the two weighted parts by
-    name, which the Trainer logs and sums. With a `CrossLingualDataCollator`, pairs that have a sample in common are not
-    negatives of each other, such as one sentence in two translations.
+    All of them can add an `mlm` loss over the same texts (Eq. 3 and 8); the value is then the two
+    weighted parts by name, which the Trainer logs and sums. With a `CrossLingualDataCollator`,
+    pairs that have a sample in common are not negatives of each other, such as one sentence in two
+    translations.
 
     Args:
-        model: The encoder. Word-positioned samples need one with token vectors; `first_last_encoder` builds the
-            paper's. Unpadding of its inputs is turned off then.
-        contextual_encoder: Layer over sentence and word that is used in training only; None for sentences alone.
+        model: The encoder. Word-positioned samples need one with token vectors;
+            `first_last_encoder` builds the paper's. Unpadding of its inputs is turned off then.
+        contextual_encoder: Layer over sentence and word that is used in training only; None for
+            sentences alone.
         objective: "cz_nce", or "info_nce" with the same negatives.
         temperature: Divisor of the cosines.
         mlm: Masked-language-model loss of the same encoder that is added.
         mlm_weight: Factor on the `mlm` loss (the paper's alpha).
-        **options: `weight`, that of the contrastive part, and the other arguments of `WeightedContrastiveLoss`.
+        **options: `weight`, that of the contrastive part, and the other arguments of
+            `WeightedContrastiveLoss`.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -69,54 +75,82 @@ class CZNCELoss(PairContrastiveLoss):
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         if contextual_encoder is not None:
-            if not isinstance(model[0], Transformer) or self.mini_batch_num_tokens:
-                self.refuse(
-                    f"words need token vectors, which {type(model[0]).__name__} and micro-batches do not give"
-                )
-            model[0].unpad_inputs = False  # positions are those of the padded layout
+            self._prepare_words(model)
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
-        self.contextual_encoder, self.mlm, self.mlm_weight = contextual_encoder, mlm, mlm_weight
-        self.objective, self.equation = objective, OBJECTIVES[objective]
-        if contextual_encoder is not None:
-            self.layouts = (Layout(2, needs=("span",)),)
+        self.contextual_encoder = contextual_encoder
+        self.mlm = mlm
+        self.mlm_weight = mlm_weight
+        self.objective = objective
+        self.equation = OBJECTIVES[objective]
+
+    def _prepare_words(self, model: SentenceTransformer) -> None:
+        encoder = model[0]
+        if not isinstance(encoder, Transformer) or self.mini_batch_num_tokens:
+            kind = type(encoder).__name__
+            self.refuse(f"words need token vectors, which {kind} and micro-batches do not give")
+        encoder.unpad_inputs = False  # positions are those of the padded layout
+        self.layouts = (Layout(2, needs=("span",)),)
 
     def forward(
-        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
-    ) -> Any:
-        """Compute the loss of two text columns of N rows; with masked words its two parts by name."""
+        self,
+        sentence_features: Iterable[dict[str, Any]],
+        labels: Tensor | None = None,
+    ) -> Tensor | dict[str, Tensor]:
+        """Compute the loss of two text columns of N rows.
+
+        With masked words it is two parts by name.
+        """
         columns = self.read_columns(sentence_features, labels)
-        tags = self.concatenate_tags(
-            columns, *([] if self.contextual_encoder is None else ["word_start", "word_end"])
-        )
-        batches = columns if (merged := merge_feature_batches(columns)) is None else [merged]
+        merged = merge_feature_batches(columns)
+        batches = columns if merged is None else [merged]
         if self.contextual_encoder is None:
-            anchor, positive = self.embed_columns(columns)
+            value = self._loss_of_sentences(columns)
         else:
-            vectors = []
-            for features in batches:
-                output = self.model(dict(features))
-                parts = (
-                    output[name]
-                    for name in ("sentence_embedding", "token_embeddings", "attention_mask")
-                )
-                vectors.append(
-                    self.contextual_encoder(*parts, features["word_start"], features["word_end"])
-                )
-            anchor, positive = torch.cat(vectors).chunk(2)
-            if "text_id" in tags:  # a sample is a text with a word; a hash may wrap around
-                tags["text_id"] = (
-                    tags["text_id"] * 1_000_003 + tags["word_start"]
-                ) * 1_000_003 + tags["word_end"]
-        value = self.compute_loss_from_embeddings(anchor, positive, tags)
+            value = self._loss_of_words(self.contextual_encoder, columns, batches)
         if self.mlm is None:
             return value
         return {self.objective: value, "mlm": self.mlm_weight * self.mlm(batches, labels)}
 
+    def _loss_of_sentences(self, columns: Columns) -> Tensor:
+        tags = self.concatenate_tags(columns)
+        anchor, positive = self.embed_columns(columns)
+        return self.compute_loss_from_embeddings(anchor, positive, tags)
+
+    def _loss_of_words(
+        self, encoder: ContextualEncoder, columns: Columns, batches: Columns
+    ) -> Tensor:
+        """The loss of words in their sentences; `batches` are the columns, merged if possible."""
+        tags = self.concatenate_tags(columns, "word_start", "word_end")
+        vectors = []
+        for features in batches:
+            output = self.model(dict(features))
+            words = encoder(
+                output["sentence_embedding"],
+                output["token_embeddings"],
+                output["attention_mask"],
+                features["word_start"],
+                features["word_end"],
+            )
+            vectors.append(words)
+        anchor, positive = torch.cat(vectors).chunk(2)
+        if "text_id" in tags:
+            tags["text_id"] = id_of_text_and_word(tags)
+        return self.compute_loss_from_embeddings(anchor, positive, tags)
+
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
-        further = {
-            "words": self.contextual_encoder is not None,
-            "mlm_weight": self.mlm_weight if self.mlm else 0.0,
-        }
-        return {**super().get_config_dict(), **further}
+        options = super().get_config_dict()
+        options["words"] = self.contextual_encoder is not None
+        if self.mlm is None:
+            options["mlm_weight"] = 0.0
+        return options
+
+
+def id_of_text_and_word(tags: Tags) -> Tensor:
+    """A sample is a text with a word: equal texts with other words are others.
+
+    As a hash, it may wrap around.
+    """
+    text_and_start = tags["text_id"] * 1_000_003 + tags["word_start"]
+    return text_and_start * 1_000_003 + tags["word_end"]

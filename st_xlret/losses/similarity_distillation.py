@@ -21,15 +21,20 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     """Give texts of all languages the place that a teacher gives their English translations.
 
     The neighbours of a text among the teacher's vectors become those of its translation, by
-    [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]. The teacher is often the encoder
-    before training: English keeps its place then. The column `label` is the row of `teacher` that a text is to reach.
+    [`similarity_distillation_loss`][st_xlret.functional.similarity_distillation_loss]. The teacher
+    is often the encoder before training: English keeps its place then. The column `label` is the
+    row of `teacher` that a text is to reach.
 
     Args:
-        teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any float type.
-        bank_size: How many random rows of `teacher` each row is compared with, besides the targets of the batch.
-        documents: Vectors (K, d) of a collection: `bank_size` random ones take the place of the teacher's rows.
+        teacher: Vectors of the teacher (M, d), one for each English text, on any device and in any
+            float type.
+        bank_size: How many random rows of `teacher` each row is compared with, besides the targets
+            of the batch.
+        documents: Vectors (K, d) of a collection: `bank_size` random ones take the place of the
+            teacher's rows.
         temperature: Divisor of the cosines.
-        teacher_temperature: That of the teacher; a smaller one makes the encoder surer than it. Default: `temperature`.
+        teacher_temperature: That of the teacher; a smaller one makes the encoder surer than it.
+            Default: `temperature`.
         cosine_weight: Factor on the distance to the teacher's vector itself. 0 leaves it out.
         mini_batch_num_tokens: As for `RetrievalContrastiveLoss`.
 
@@ -65,71 +70,104 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, batches=batches, ratio=ratio)
-        features = model.get_embedding_dimension()
-        shapes = [tuple(x.shape) for x in (teacher, documents) if x is not None]
-        if bank_size < 0 or any(
-            len(shape) != 2 or not shape[0] or shape[1] != features for shape in shapes
-        ):
-            self.refuse(
-                f"teacher, documents {shapes} for an encoder of {features} features, bank_size {bank_size}"
-            )
-        keep_padding(model, mini_batch_num_tokens)
-        self.bank_size, self.mini_batch_num_tokens = bank_size, mini_batch_num_tokens
-        self.temperature, self.teacher_temperature = temperature, teacher_temperature
-        self.cosine_weight, self.weight = cosine_weight, weight
+        self.bank_size = bank_size
+        self.temperature = temperature
+        self.teacher_temperature = teacher_temperature
+        self.cosine_weight = cosine_weight
+        self.weight = weight
+        self.mini_batch_num_tokens = mini_batch_num_tokens
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)
         self.register_buffer("documents", documents, persistent=False)
+        self._check_vectors(model.get_embedding_dimension())
+        keep_padding(model, mini_batch_num_tokens)
+
+    def _check_vectors(self, features: int | None) -> None:
+        given = [self.teacher]
+        if self.documents is not None:
+            given.append(self.documents)
+        shapes = [tuple(vectors.shape) for vectors in given]
+        fit = [len(shape) == 2 and shape[0] > 0 and shape[1] == features for shape in shapes]
+        if self.bank_size < 0 or not all(fit):
+            self.refuse(
+                f"teacher, documents {shapes} for an encoder of {features} features, "
+                f"bank_size {self.bank_size}"
+            )
 
     def default_batches(self) -> BatchFactory:
         """Texts of similar lengths, if the encoder pads them."""
         tokenizer = self.model.tokenizer
-        return (
-            LengthGroupedBatches(tokenizer)
-            if isinstance(tokenizer, PreTrainedTokenizerBase)
-            else Rows()
-        )
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            return LengthGroupedBatches(tokenizer)
+        return Rows()
 
     def forward(
-        self, sentence_features: Iterable[dict[str, Any]], labels: Tensor | None = None
+        self,
+        sentence_features: Iterable[dict[str, Any]],
+        labels: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of a text column of N rows that are to reach the rows `labels` (N,) of `teacher`."""
+        """Compute the loss of a column of N texts that are to reach the rows `labels` of `teacher`.
+
+        The labels are integers (N,).
+        """
         columns = self.read_columns(sentence_features)
-        if (
-            labels is None
-            or labels.is_floating_point()
-            or not 0 <= labels.min() <= labels.max() < len(self.teacher)
-        ):
-            self.refuse(
-                f"labels must be rows of the teacher's {len(self.teacher)} vectors, got {labels}"
-            )
+        targets = self._check_labels(labels)
         (vectors,) = embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
-        return self.compute_loss_from_embeddings(vectors[:, : self.teacher.shape[1]], labels)
+        dimensions = self.teacher.shape[1]
+        return self.compute_loss_from_embeddings(vectors[:, :dimensions], targets)
+
+    def _check_labels(self, labels: Tensor | None) -> Tensor:
+        rows = len(self.teacher)
+        if labels is not None and names_rows(labels, rows):
+            return labels
+        self.refuse(f"labels must be rows of the teacher's {rows} vectors, got {labels}")
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Compute the loss of vectors (N, d) that are to reach the rows `labels` (N,) of the teacher's vectors."""
-        # All ranks compare with the same bank; one of the teacher's vectors holds the targets of all of them.
-        bank = self.bank_rows(all_gather(labels.contiguous()) if get_world_size() > 1 else labels)
-        pool = self.teacher if self.documents is None else self.documents
-        goals = self.teacher[labels.to(self.teacher.device)].to(vectors.device)
-        neighbours = pool[bank.to(pool.device)].to(vectors.device)
-        names = ("temperature", "teacher_temperature", "cosine_weight")
-        options: Any = {name: getattr(self, name) for name in names}
-        return self.weight * similarity_distillation_loss(vectors, goals, neighbours, **options)
+        """Compute the loss of vectors (N, d) that are to reach the rows `labels` of the teacher."""
+        of_all_ranks = labels
+        if get_world_size() > 1:
+            # All ranks compare with the same bank, which has the targets of all of them.
+            of_all_ranks = all_gather(labels.contiguous())
+        bank = self.bank_rows(of_all_ranks)
+        pool = self._pool()
+        loss = similarity_distillation_loss(
+            vectors,
+            self.teacher[labels.to(self.teacher.device)].to(vectors.device),
+            pool[bank.to(pool.device)].to(vectors.device),
+            temperature=self.temperature,
+            teacher_temperature=self.teacher_temperature,
+            cosine_weight=self.cosine_weight,
+        )
+        return self.weight * loss
+
+    def _pool(self) -> Tensor:
+        return self.teacher if self.documents is None else self.documents
 
     def bank_rows(self, labels: Tensor) -> Tensor:
-        """The rows of the bank to compare with, each once: all, or random ones and, of the teacher's, the batch's."""
-        rows = len(self.teacher if self.documents is None else self.documents)
+        """The rows of the bank to compare with, each once.
+
+        They are all of them, or random ones and, of the teacher's, those of the batch.
+        """
+        rows = len(self._pool())
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.
-        seed = int((labels.long() * torch.arange(1, len(labels) + 1, device=labels.device)).sum())
-        drawn = torch.randint(
-            rows, (self.bank_size,), generator=torch.Generator().manual_seed(seed)
-        ).to(labels.device)
-        return (torch.cat([labels, drawn]) if self.documents is None else drawn).unique()
+        places = torch.arange(1, len(labels) + 1, device=labels.device)
+        seed = int((labels.long() * places).sum())
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(rows, (self.bank_size,), generator=generator).to(labels.device)
+        if self.documents is None:
+            drawn = torch.cat([labels, drawn])
+        return drawn.unique()
 
     def get_config_dict(self) -> dict[str, Any]:
         """Options of the loss, for the model card."""
         return {"teacher": f"{len(self.teacher)} vectors", **super().get_config_dict()}
+
+
+def names_rows(labels: Tensor, rows: int) -> bool:
+    """Whether all labels are numbers of rows."""
+    if labels.is_floating_point():
+        return False
+    return bool(labels.min() >= 0 and labels.max() < rows)

@@ -61,7 +61,7 @@ def test_equals_the_papers_equation(
     )
     options |= {name: TAGS[name] for name in names}
     if chunk_of_queue:
-        monkeypatch.setattr(f.contrastive, "_MOST_LOGITS", chunk_of_queue)
+        monkeypatch.setattr(f.tensors, "MOST_LOGITS", chunk_of_queue)
         options |= queue_arguments(vectors(5, seed=1).detach(), *names)
     equations: Any = f.contrastive_context_loss, oracles.naive_context_loss
     assert_same(*(equation(z, WINDOW, LANGUAGE, **options) for equation in equations), [z])
@@ -178,7 +178,7 @@ def test_retrieval_equals_the_equation_and_the_hosts_loss(
 def test_equals_the_equation_of_the_language_loss(
     monkeypatch: pytest.MonkeyPatch, reduction: Any, others: int | None, elements: int
 ) -> None:
-    monkeypatch.setattr(f.contrastive, "_MOST_LOGITS", elements)
+    monkeypatch.setattr(f.tensors, "MOST_LOGITS", elements)
     x, y, z = vectors(5), vectors(5, seed=1), None if others is None else vectors(others, seed=2)
     loss = f.language_contrastive_loss(x, y, z, reduction=reduction)
     terms, count = oracles.naive_language_terms(x, y, z), 10 + (others or 0)
@@ -239,7 +239,7 @@ OPTIONS: list[dict[str, Any]] = [
 def test_equals_the_papers_equation_of_sentences(
     options: dict[str, Any], in_chunks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f.contrastive, "_MOST_LOGITS", 24 if in_chunks else 2**22)
+    monkeypatch.setattr(f.tensors, "MOST_LOGITS", 24 if in_chunks else 2**22)
     pair = vectors(8), vectors(8, seed=1)
     tensors = {
         k: torch.tensor(v) if isinstance(v, list) else v for k, v in options.items() if k != "intra"

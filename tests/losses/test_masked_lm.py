@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM
 
 from st_xlret.losses import MaskedLMLoss
-from st_xlret.losses.masked_lm import LanguageModelHead, NoHeadError
+from st_xlret.losses.lm_head import LanguageModelHead, NoHeadError
 from tests import tiny
 from tests.distributed.workers import mask_every_third
 

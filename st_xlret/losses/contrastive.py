@@ -1,0 +1,93 @@
+"""Bases of the losses over several text columns: of pairs, and of any columns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.columns import Layout
+from st_xlret.functional import info_nce_loss
+from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, Tags
+from st_xlret.losses.embedding import embed_columns, keep_padding
+
+
+class WeightedContrastiveLoss(CrossLingualLoss):
+    """Base of the losses over translations and queries: a weighted loss of all ranks.
+
+    Args:
+        weight: Factor on the loss.
+        gather_across_devices: Compare with the rows of all ranks.
+        mini_batch_num_tokens: Tokens, with padding, per micro-batch (gradient caching); None for
+            one pass.
+    """
+
+    layouts = (Layout(2),)
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        weight: float = 1.0,
+        gather_across_devices: bool = True,
+        mini_batch_num_tokens: int | None = None,
+        batches: Batches = None,
+        ratio: float = 1.0,
+    ) -> None:
+        super().__init__(model, batches=batches, ratio=ratio)
+        self.weight = weight
+        self.gather_across_devices = gather_across_devices
+        self.mini_batch_num_tokens = mini_batch_num_tokens
+        keep_padding(model, mini_batch_num_tokens)
+
+    def embed_columns(self, columns: Columns) -> list[Tensor]:
+        """The vectors (N, d) of each text column of one encoder."""
+        return embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
+
+
+class PairContrastiveLoss(WeightedContrastiveLoss):
+    """Base of the losses that compare each of N pairs with the others, by `equation`."""
+
+    equation: Callable[..., Tensor] = staticmethod(info_nce_loss)
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        *,
+        temperature: float = 0.07,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, **options)
+        self.temperature = temperature
+
+    def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: Tags) -> Tensor:
+        """Compute the loss of pairs: vectors (N, d) and (N, d), and tags (2N,).
+
+        Of the tags, `text_id` is read: pairs that share a text are no negatives of each other.
+        """
+        vectors, tags = self.gather_rows([source, target], tags)
+        group = None
+        if "text_id" in tags:
+            group = translation_groups(tags["text_id"])
+        loss = self.equation(*vectors, temperature=self.temperature, text=group)
+        return self.weight * loss
+
+
+def translation_groups(text: Tensor) -> Tensor:
+    """The group of each row of pairs: those that are connected by shared texts have one number.
+
+    Args:
+        text: The text of each row (2N,), first of the sources and then of the targets.
+    """
+    pairs = len(text) // 2
+    distinct, code = text.unique(return_inverse=True)
+    group = torch.arange(pairs, device=text.device).repeat(2)
+    while True:
+        unset = group.new_full(distinct.shape, pairs)
+        lowest_of_text = unset.scatter_reduce(0, code, group, "amin")
+        lowest = lowest_of_text[code]
+        joined = torch.minimum(lowest[:pairs], lowest[pairs:]).repeat(2)
+        if torch.equal(joined, group):
+            return group
+        group = joined
