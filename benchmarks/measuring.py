@@ -99,7 +99,7 @@ def measure(comparison: Comparison) -> list[dict[str, str]]:
 
 
 def _checked_output(file: str) -> Path:
-    return check_output_file(file, ours=r'\{\s*"machine"')
+    return check_output_file(file, ours="benchmark")
 
 
 def main(comparisons: Mapping[str, Comparison], description: str | None) -> None:
@@ -123,4 +123,4 @@ def main(comparisons: Mapping[str, Comparison], description: str | None) -> None
         table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
         print(f"\n{comparisons[name].title}\n\n{table}", flush=True)
     if options.output:
-        write_json(options.output, results)
+        write_json(options.output, results, ours="benchmark")

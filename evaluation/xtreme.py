@@ -136,8 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (options,) = parse([Arguments], arguments, description=__doc__)
     check_options(options, "model", "data", "output")
     tables = Path(options.output).with_suffix(".md")
-    for file, begins in ((options.output, r'\{\s*"benchmark"'), (tables, r"\| system ")):
-        check_output_file(file, ours=begins)
+    for file in (options.output, tables):
+        check_output_file(file, ours="xtreme")
     task = PAIR_TASKS[options.task]
     training = read_training_pairs(task, options.data)
     dev = read_evaluation_pairs(task, options.data, "dev", ["en"])["en"]
@@ -166,8 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     name, published = Path(options.model).name, published_rows(task.name)
     table = results_table(result, model_name=name, published=published, published_average=whole)
     print(table, flush=True)
-    write_json(options.output, result.as_json(options.model))
-    write_text(tables, f"{table}\n")
+    write_json(options.output, result.as_json(options.model), ours="xtreme")
+    write_text(tables, f"{table}\n", ours="xtreme")
 
 
 def build_classifier(options: Arguments, task: PairTask) -> CrossEncoder:

@@ -118,7 +118,7 @@ def write_model(
     """Save a model to the folder `path` by `save_portable`, whole or not at all; see `atomic_directory`."""
     with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
         save_portable(model, folder)
-    return Path(path)
+    return Path(path).expanduser()
 
 
 def _model_of_role(model: Any, role: str) -> Any:

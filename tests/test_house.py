@@ -36,7 +36,7 @@ ROOMS += [
     "precision",
     "options",
 ]
-ROOMS += ["plots", "tables", "citations", "files", "secrets", "optional"]
+ROOMS += ["plots", "tables", "citations", "files", "folders", "marks", "secrets", "optional"]
 OPTIONAL = [
     "faiss",
     "icu4py",

@@ -26,7 +26,6 @@ import st_xlret
 import st_xlret.calibration as calibrations
 from st_xlret.commands import check_options
 from st_xlret.files import (
-    PICTURE,
     atomic_directory,
     atomic_file,
     check_output_directory,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 _CHECKED_TEXTS, _REPORTED_TEXTS, _DOUBTFUL = 300, 300, 0.2
 _UNITS = ["sentence", "text", "document"]
-_OUR_REPORT = r'\{\s*"languages": \{\s*"[^"]*": \{\s*"same_language_share"'
 _REPORT = r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
 
     st-xlret report --model intfloat/multilingual-e5-small --documents documents/ --output bias.json
@@ -246,7 +244,7 @@ def report(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
     output = Path(options.output)
     picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
-    with atomic_file(output, ours=_OUR_REPORT) as part, atomic_file(picture, ours=PICTURE) as drawn:
+    with atomic_file(output, ours="report") as part, atomic_file(picture, ours="report") as drawn:
         comparison = _compare_usual_calibrations(texts, stored, options)
         print(f"\n{comparison}")
         write_json(part, comparison.before.as_json())

@@ -124,7 +124,6 @@ def _evaluate_model(options: Arguments) -> None:
         Path(options.output),
     )
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
-    ours = {output: r'\{\s*"benchmark"', tables: r"[\w-]+, .*, in percent\n"}
     is_writer = (
         int(os.environ.get("RANK", "0")) == 0
     )  # every process of torchrun has the result; one writes it
@@ -149,7 +148,9 @@ def _evaluate_model(options: Arguments) -> None:
     settings["keep_vectors"] = options.embedding_cache
     with ExitStack() as outputs:
         files = [
-            outputs.enter_context(atomic_file(file, ours=ours[file])) for file in ours if is_writer
+            outputs.enter_context(atomic_file(file, ours="evaluate"))
+            for file in (output, tables)
+            if is_writer
         ]
         if options.calibration is not None:
             maps = VectorCalibration.load(options.calibration)

@@ -62,11 +62,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
     count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
     work = target.with_name(f".{target.name}.embeddings")
-    ours = (
-        f"PAR1(?s:.*){METADATA.decode()}"  # the name of the metadata stands at the end of the file
-    )
     with (
-        atomic_file(target, ours=ours, inputs=options.documents) as part,
+        atomic_file(target, ours="index", inputs=options.documents) as part,
         tqdm(desc="Indexing", unit=" texts") as bar,
         ExitStack() as opened,
     ):

@@ -59,8 +59,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     )
     check_options(options, "source", "target", "model", "output", "k")
     output, is_jsonl = Path(options.output), options.output.endswith(".jsonl")
-    ours = r'\{"score": \S+, "source": "' if is_jsonl else r"-?(\d+\.\d{6}|nan|inf)\t"
-    with atomic_file(output, ours=ours, inputs=[options.source, options.target]) as part:
+    with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
         texts = [_distinct_texts(source) for source in (options.source, options.target)]
         print(f"{len(texts[0])} distinct source texts, {len(texts[1])} target texts", flush=True)
 

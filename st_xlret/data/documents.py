@@ -15,7 +15,8 @@ from tqdm.auto import tqdm
 
 from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, Counts, DataError, clean_text, split_sentences
-from st_xlret.files import PathLike, columns_of_folders
+from st_xlret.files import PathLike
+from st_xlret.folders import columns_of_folders
 from st_xlret.languages import (
     UNKNOWN,
     LanguageIdentifier,

@@ -25,7 +25,8 @@ from datasets.fingerprint import generate_fingerprint
 from filelock import FileLock
 
 from st_xlret import __version__
-from st_xlret.files import PathLike, atomic_file, files_below, write_text
+from st_xlret.files import PathLike, atomic_file, write_text
+from st_xlret.folders import files_below
 from st_xlret.languages import check_languages, normal_form
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, read_lines
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names, name_file_in_errors
-from st_xlret.files import PathLike, files_below
+from st_xlret.files import PathLike
+from st_xlret.folders import files_below
 from st_xlret.search import mine_bitext
 
 HUB_DATASET = "mteb/BUCC"

@@ -274,11 +274,12 @@ def write_comparison(files: Sequence[str], output: str | os.PathLike[str]) -> st
 
     They are `output` with the endings `.md`, in percent, and `.csv`, in fractions.
     """
-    ours = {".md": r"\| system ", ".csv": "system,seeds,"}
     with ExitStack() as outputs:
         parts = {
-            end: outputs.enter_context(atomic_file(Path(output).with_suffix(end), ours=ours[end]))
-            for end in ours
+            end: outputs.enter_context(
+                atomic_file(Path(output).with_suffix(end), ours="evaluate --compare")
+            )
+            for end in (".md", ".csv")
         }
         compared = seed_means(results := read_results(files))
         metrics = list(next(iter(compared.values())))

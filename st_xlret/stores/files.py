@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from st_xlret.files import atomic_file, columns_of_folders, files_below
+from st_xlret.files import atomic_file
+from st_xlret.folders import columns_of_folders, files_below
 from st_xlret.optional import import_optional
 from st_xlret.stores import base
 from st_xlret.stores.base import (

@@ -24,8 +24,8 @@ from transformers import TrainerState, set_seed
 from st_xlret import __version__
 from st_xlret.evaluation.tables import plot_training
 from st_xlret.files import (
-    PICTURE,
     atomic_directory,
+    atomic_file,
     check_output_directory,
     check_output_file,
     write_json,
@@ -43,9 +43,6 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
-_MADE = re.compile(
-    r"(special_tokens_map|added_tokens|tokenizer(_config)?|dataset_info|state)\.json|data-.*\.arrow"
-)
 # Beginnings of options that a resumed run may change: they do not change what is learned.
 _FREE = re.compile(
     "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
@@ -142,8 +139,8 @@ class Run:
             )
             raise FileExistsError(f"{kept[0]} {what}")
         check_output_directory(self.output / "model", args.overwrite or args.resume, inputs=read)
-        check_output_file(self.output / "results.json", ours=r'\{\s*"command"')
-        check_output_file(self.output / "training.png", ours=PICTURE)
+        check_output_file(self.output / "results.json", ours="train")
+        check_output_file(self.output / "training.png", ours="train")
         self._push, self._token = args.push_to_hub, args.hub_token
         args.push_to_hub, args.hub_token = False, None
         options |= {name: value for name, value in args.to_dict().items() if not _FREE.match(name)}
@@ -250,12 +247,13 @@ class Run:
         path = write_model(
             trainer.model, self.output / "model", overwrite=self.args.overwrite or self.args.resume
         )
-        write_json(self.output / "results.json", results)
+        write_json(self.output / "results.json", results, ours="train")
         use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
         print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
         (self.output / "training.png").unlink(missing_ok=True)  # that of an earlier run
         if any("loss" in line for line in trainer.state.log_history):
-            plot_training(trainer.state.log_history, self.output / "training.png")
+            with atomic_file(self.output / "training.png", ours="train") as picture:
+                plot_training(trainer.state.log_history, picture)
         if repository:
             print(f"pushed to {repository.upload(path)}")
 
@@ -322,10 +320,7 @@ def make_folder(
     state = PartialState()
     with state.main_process_first():
         if state.is_main_process and not (keep and folder.is_dir()):
-            if others := [path for path in folder.rglob("*") if not _MADE.fullmatch(path.name)]:
-                raise FileExistsError(f"{others[0]} is not of a run: move it away")
-            shutil.rmtree(folder, ignore_errors=True)
-            with atomic_directory(folder) as temporary:
+            with atomic_directory(folder, overwrite=True) as temporary:
                 make(temporary)
     return str(folder)
 

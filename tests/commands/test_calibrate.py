@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 import st_xlret
 from st_xlret import VectorCalibration
 from st_xlret.commands.calibrate import apply, main, report
+from st_xlret.marks import FOLDER_MARK
 from tests.commands import bias_files
 from tests.commands.bias_files import WORDS, sentences
 from tests.data.files import write_jsonl
@@ -192,7 +193,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
         main(command)
     main([*command, "--overwrite", "--strength", "0"])
     assert VectorCalibration.load(output).strength == 0
-    (output / "calibration.json").unlink()
+    (output / FOLDER_MARK).unlink()
     with pytest.raises(FileExistsError, match=str(output)):
         main([*command, "--overwrite"])
 

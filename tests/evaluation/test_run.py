@@ -16,6 +16,7 @@ from st_xlret import VectorCalibration
 from st_xlret.commands.evaluate import main
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.evaluation.base import BenchmarkResult
+from st_xlret.files import write_text
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests import tiny
 from tests.evaluation.samples import write_lareqa
@@ -36,7 +37,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(repository, monkeypatch
         runpy.run_path(str(repository / "evaluation" / "run.py"), run_name="__main__")
 
     output = Path("scores.json")
-    output.write_text('{"benchmark": "an older result"}')
+    write_text(output, '{"benchmark": "an older result"}', ours="evaluate")
     with pytest.raises(SystemExit, match="^error: .*nowhere"):
         program("--model ./nowhere")
     assert output.read_text() == '{"benchmark": "an older result"}'
@@ -49,7 +50,7 @@ def test_writes_scores_and_prints_them_beside_the_papers(repository, monkeypatch
     assert result.pop("protocol")["sentences"] == "all"
     about = {"benchmark": "tatoeba", "model": "model"}
     assert result == {**about, "scores": {"fr": one, "de": half}, "average": mean}
-    assert sorted(os.listdir()) == ["model", "scores.json", "scores.md", "tatoeba"]
+    assert sorted(map(str, Path().glob("[!.]*"))) == ["model", "scores.json", "scores.md", "tatoeba"]
     printed = capsys.readouterr().out
     assert (
         "measured here" in printed

@@ -11,8 +11,9 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.evaluation import TatoebaEvaluator
+from st_xlret.files import write_json
 from st_xlret.losses import CCPLoss
-from tests.data.files import write_text
+from st_xlret.marks import mark_folder
 from tests.training_scripts.scripts import Runner, checkpoints, equal_weights
 
 STEPS = "--pairs --max_steps 6 --save_steps 2"
@@ -31,22 +32,16 @@ def test_a_new_run_does_not_go_on_from_the_checkpoints_of_an_old_one(
 ) -> None:
     with train.stopped("ccp", 5), pytest.raises(SystemExit):
         train("ccp", STEPS)
-    own, mark = (
-        tmp_path / "run" / "tokenizer" / name for name in ("notes.txt", "added_tokens.json")
-    )
+    own = tmp_path / "run" / "tokenizer" / "notes.txt"
     own.touch()
-    mark.touch()
     with pytest.raises(FileExistsError, match="notes.txt"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
     own.unlink()
-    finished = write_text(tmp_path / "run" / "results.json", '{"command": ""}')
+    finished = write_json(tmp_path / "run" / "results.json", {"command": ""}, ours="train")
     with train.stopped("ccp", 3), pytest.raises(SystemExit, match="checkpoint-2"):
         train("ccp", STEPS, "--max_steps 5 --overwrite")
-    assert (
-        checkpoints(tmp_path / "run") == ["checkpoint-2"]
-        and not mark.exists()
-        and not finished.exists()
-    )
+    assert checkpoints(tmp_path / "run") == ["checkpoint-2"]
+    assert not finished.exists()
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
@@ -56,7 +51,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> None:
         if part not in str(path):
             return save_pretrained(self, path, *args, **kwargs)
-        write_text(Path(path) / "modules.json", "[")
+        (Path(path) / "modules.json").write_text("[")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(SentenceTransformer, "save_pretrained", save)
@@ -104,13 +99,14 @@ def test_a_disk_that_fills_at_the_end(
 ) -> None:
     model = Path(shutil.copytree(healthy, tmp_path / "run" / "model"))
     (model / "README.md").write_text("older")
+    mark_folder(model)
     with monkeypatch.context() as patch:
         fill_disk(patch, ".model.")
         with pytest.raises(OSError, match="No space left"):
             train("ccp", STEPS, "--overwrite")
     assert (model / "README.md").read_text() == "older" and equal_weights(model, healthy)
-    names = [path.name for path in (tmp_path / "run").rglob("*") if path.name != ".lock"]
-    assert not [name for name in names if name.startswith(".") or "tmp" in name]
+    names = [path.name for path in (tmp_path / "run").rglob("*")]
+    assert not [name for name in names if "tmp" in name]
     # Only the saving is done again.
     assert (
         train("ccp", STEPS, "--overwrite --resume")["steps"] == 6

@@ -214,7 +214,7 @@ def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, flo
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
-    check_output_file(options.output, ours=r'\{\s*("raw |\})')
+    check_output_file(options.output, ours="measure_search")
     embed, figures = (
         partial(embedded, load_model(options.model), options.precision),
         dict[str, float](),
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         ) / len(pools)
     figures |= figures_of_pool(embed, options) if options.pool else {}
     figures |= figures_of_questions(embed, options.asked, options.split) if options.asked else {}
-    write_json(options.output, figures)
+    write_json(options.output, figures, ours="measure_search")
     print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
     return figures
 

@@ -1,0 +1,52 @@
+"""Folders that are read: which files belong to the data, and what the names of folders say."""
+
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+
+# Of tables that say which of their files count: Delta, Hudi, Spark's streams, Iceberg.
+_TABLE_LOGS = ("_delta_log", ".hoodie", "_spark_metadata", "metadata/*.metadata.json")
+
+
+class FilesBelow(NamedTuple):
+    """All files and links below a folder, those that belong to it, and the log of a table.
+
+    The log says which of the files count.
+    """
+
+    every: set[Path]
+    belonging: set[Path]
+    table_log: str | None
+
+
+def files_below(folder: Path) -> FilesBelow:
+    """What is below a folder; what is hidden, or of work that is not done, does not belong."""
+    paths = list(folder.rglob("*"))
+    every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
+    belonging = {file for file in every if file.is_file() and _belongs(file, folder)}
+    logs = [path for path in paths if _is_table_log(path) and _belongs(path.parent, folder)]
+    return FilesBelow(every, belonging, table_log=logs[0].name if logs else None)
+
+
+def columns_of_folders(file: Path) -> dict[str, str | None]:
+    """The columns that the names of folders are, such as `language=fr`; null for Hive's null."""
+    columns: dict[str, str | None] = {}
+    for part in file.parts[:-1]:
+        name, equals, value = part.partition("=")
+        if equals:
+            columns[name] = None if "__HIVE_" in value else unquote(value)
+    return columns
+
+
+def _belongs(path: Path, folder: Path) -> bool:
+    for part in path.relative_to(folder).parts:
+        if part[0] in "._" or ".st-xlret-" in part:
+            return False
+    return True
+
+
+def _is_table_log(path: Path) -> bool:
+    for log in _TABLE_LOGS:
+        if path.match(log):
+            return True
+    return False
