@@ -8,19 +8,15 @@
 | `LengthGroupedBatches` | texts of similar lengths | `SimilarityDistillationLoss` |
 | `InterleavedBatchSampler` | batches of several data sets | |
 
-`CrossLingualTrainer` draws `loss.batches`. With the host's Trainer, give them as `batch_sampler` of the arguments.
+`CrossLingualTrainer` draws `loss.batches`. With the host's Trainer, give them as `batch_sampler` of
+the arguments.
 """
 
 from st_xlret.batches.blocks import Blocks
 from st_xlret.batches.collator import CrossLingualDataCollator
 from st_xlret.batches.interleaving import InterleavedBatchSampler
-from st_xlret.batches.sampling import (
-    BatchFactory,
-    LengthGroupedBatches,
-    Rows,
-    Windows,
-    smoothed_probabilities,
-)
+from st_xlret.batches.lengths import LengthGroupedBatches
+from st_xlret.batches.sampling import BatchFactory, Rows, Windows, smoothed_probabilities
 
 __all__ = [
     "BatchFactory",

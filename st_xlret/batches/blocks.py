@@ -1,33 +1,38 @@
-"""Batches of whole blocks of documents: ragged runs of consecutive sentences of one language (MSM)."""
+"""Batches of whole blocks of documents: ragged runs of consecutive sentences of one language."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
-from st_xlret.batches.sampling import Rows, find_documents, smoothed_probabilities
+from st_xlret.batches.documents import find_documents
+from st_xlret.batches.sampling import Rows, smoothed_probabilities
 
 
 @dataclass(frozen=True)
 class Blocks(Rows):
-    """Batches of blocks of documents of one language (MSM, section 4.2). Pass it as `batches` of `MSMLoss`.
+    """Batches of blocks of documents of one language (MSM, section 4.2).
 
-    The data set has a row per sentence, as `Windows` reads it; rows without a `document` column are blocks already. A
-    document of up to `block_size` sentences is one block. A longer one is cut, at borders that are drawn anew in every
-    pass: each sentence gets other neighbours and positions. A batch has the blocks, at most one of a document, that
-    have `batch_size * block_size` sentences together; each process takes a run of them with about as many sentences as
-    the others. Blocks and the rows of a block come in random order; the collator tells each row's block and position.
+    Pass it as `batches` of `MSMLoss`. The data set has a row per sentence, as `Windows` reads it;
+    rows without a `document` column are blocks already. A document of up to `block_size` sentences
+    is one block. A longer one is cut, at borders that are drawn anew in every pass: each sentence
+    gets other neighbours and positions. A batch has the blocks, at most one of a document, that
+    have `batch_size * block_size` sentences together; each process takes a run of them with about
+    as many sentences as the others. Blocks and the rows of a block come in random order; the
+    collator tells each row's block and position.
 
     Args:
         block_size: Maximum sentences in a block (32 in the paper), at least 2.
 
     Example:
-        >>> rows = {"sentence": list("abcdef"), "language": ["en"] * 6, "document": [0, 0, 0, 1, 1, 2]}
-        >>> sorted(next(iter(Blocks()(Dataset.from_dict(rows), 2))))
+        >>> sentences = {"sentence": list("abcdef"), "language": ["en"] * 6}
+        >>> rows = Dataset.from_dict({**sentences, "document": [0, 0, 0, 1, 1, 2]})
+        >>> sorted(next(iter(Blocks()(rows, 2))))
         [0, 1, 2, 3, 4]
     """
 
@@ -35,7 +40,12 @@ class Blocks(Rows):
     block_size: int = 32
 
     def make(
-        self, dataset: Dataset, batch_size: int, *, drop_last: bool, seed: int
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        *,
+        drop_last: bool,
+        seed: int,
     ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
         if "document" in dataset.column_names:
@@ -44,7 +54,10 @@ class Blocks(Rows):
 
 
 class AnyLength(int):
-    """Equal to every number of rows: accelerate drops batches that are not as long as the sampler says."""
+    """Equal to every number of rows.
+
+    accelerate drops batches that are not as long as the sampler says.
+    """
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, int)
@@ -52,24 +65,38 @@ class AnyLength(int):
     __hash__ = int.__hash__
 
 
+class CutBlocks(NamedTuple):
+    """The blocks of some documents.
+
+    Attributes:
+        document: The number of the document of each block.
+        begin: Its first sentence.
+        length: How many sentences it has.
+    """
+
+    document: np.ndarray
+    begin: np.ndarray
+    length: np.ndarray
+
+
 class BlockBatchSampler(DefaultBatchSampler):
     """The sampler of [`Blocks`][st_xlret.batches.Blocks]."""
 
     def __init__(
-        self, dataset: Dataset, batch_size: int, options: Blocks, *, seed: int = 0
+        self,
+        dataset: Dataset,
+        batch_size: int,
+        options: Blocks,
+        *,
+        seed: int = 0,
     ) -> None:
         super().__init__(dataset, batch_size, True, seed=seed)
-        self.batch_size, self.ranks, self.block_size = (
-            AnyLength(batch_size),
-            get_world_size(),
-            options.block_size,
-        )
+        self.batch_size = AnyLength(batch_size)
+        self.ranks = get_world_size()
+        self.block_size = options.block_size
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         self.documents = find_documents(dataset, skip_empty=True)
-        language = np.where(self.documents.lengths > 1, self.documents.languages, -1)
-        self.groups = [
-            np.flatnonzero(language == number) for number in np.unique(language[language >= 0])
-        ]
+        self.groups = self._documents_by_language()
         if not self.groups or self.block_size < 2:
             raise ValueError(
                 f"no document gives a block of two sentences or more (block_size={self.block_size})"
@@ -79,89 +106,158 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
         self.batches = int(sum(batches.tolist()))
 
+    def _documents_by_language(self) -> list[np.ndarray]:
+        """The documents of two sentences or more."""
+        has_blocks = self.documents.lengths > 1
+        language = np.where(has_blocks, self.documents.languages, -1)
+        numbers = np.unique(self.documents.languages[has_blocks])
+        return [np.flatnonzero(language == number) for number in numbers]
+
     def __len__(self) -> int:
         return self.batches * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
-        seed = [self.seed, self.epoch]
-        streams = [
-            self._batches_of(group, np.random.default_rng([*seed, 1, i]))
-            for i, group in enumerate(self.groups)
-        ]
-        generator = np.random.default_rng([*seed, 0])
+        streams = []
+        for number, group in enumerate(self.groups):
+            generator_of_group = np.random.default_rng([self.seed, self.epoch, 1, number])
+            streams.append(self._batches_of(group, generator_of_group))
+        generator = np.random.default_rng([self.seed, self.epoch, 0])
         for _ in range(self.batches):
-            yield from next(streams[generator.choice(len(streams), p=self.probabilities)])
+            number = generator.choice(len(streams), p=self.probabilities)
+            yield from next(streams[number])
 
     def _batches_of(
-        self, group: np.ndarray, generator: np.random.Generator
+        self,
+        group: np.ndarray,
+        generator: np.random.Generator,
     ) -> Iterator[list[list[int]]]:
-        """The batches of a language, each as the shares of the processes."""
+        """The batches of a language, each as the shares of the processes, pass after pass."""
         while True:
-            document, begin, length = cut_into_blocks(
-                self.documents.lengths[group], self.block_size, generator
-            )
-            begin += self.documents.starts[group][document]
-            order = generator.permutation(np.flatnonzero(length > 1))
-            for batch in self._pack_blocks(deque(order.tolist()), document, length):
-                rows = self.documents.rows[
-                    np.concatenate([np.arange(begin[b], begin[b] + length[b]) for b in batch])
-                ]
-                shuffled = generator.permutation(len(rows))
-                number = np.repeat(np.arange(len(batch)), length[batch])
-                rows = rows[shuffled[np.argsort(number[shuffled], kind="stable")]]
-                yield [
-                    rows[first:last].tolist()
-                    for first, last in row_ranges_by_rank(length[batch], self.ranks)
-                ]
-
-    def _pack_blocks(
-        self, waiting: deque[int], document: np.ndarray, length: np.ndarray
-    ) -> Iterator[list[int]]:
-        """Pack blocks in order, at most one of a document in a batch; a last batch is dropped if not full nor alone."""
-        first, documents = True, document[-1] + 1
-        while waiting:
-            batch, set_aside, seen = list[int](), list[int](), set[int]()
-            sentences, full = 0, False
-            while waiting and not full:
-                block = waiting.popleft()
-                full = len(seen) == documents or (
-                    bool(batch) and sentences + length[block] > self.sentences_per_batch
-                )
-                if full or document[block] in seen:
-                    set_aside.append(block)
-                else:
-                    batch.append(block)
-                    seen.add(document[block])
-                    sentences += length[block]
-            waiting.extendleft(reversed(set_aside))
-            # The batch is full if the next block did not fit, or no block is left that could.
-            if full or first or len(seen) == documents or sentences + 2 > self.sentences_per_batch:
-                first = False
-                yield batch
+            lengths = self.documents.lengths[group]
+            blocks = cut_into_blocks(lengths, self.block_size, generator)
+            order = generator.permutation(np.flatnonzero(blocks.length > 1))
+            first_rows = self.documents.starts[group][blocks.document] + blocks.begin
+            for batch in pack_blocks(blocks, order.tolist(), self.sentences_per_batch):
+                lengths_of_batch = blocks.length[batch]
+                places = rows_in_random_order(first_rows[batch], lengths_of_batch, generator)
+                rows = self.documents.rows[places]
+                shares = row_ranges_by_rank(lengths_of_batch, self.ranks)
+                yield [rows[first:last].tolist() for first, last in shares]
 
 
-def cut_into_blocks(
-    lengths: np.ndarray, size: int, generator: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each block's document, begin in it and length: long documents are cut, at a random border and every `size` on."""
-    offset = np.where(lengths > size, generator.integers(0, size, len(lengths)), 0)
-    count = (offset > 0) + -(-(lengths - offset) // size)
+class Batch:
+    """The blocks of a batch, at most one of a document.
+
+    Args:
+        most_sentences: How many sentences the batch may have; one block always fits.
+        all_documents: How many documents there are.
+    """
+
+    def __init__(self, most_sentences: int, all_documents: int) -> None:
+        self.most_sentences = most_sentences
+        self.all_documents = all_documents
+        self.blocks: list[int] = []
+        self.documents: set[int] = set()
+        self.sentences = 0
+
+    def fits(self, length: int) -> bool:
+        """Whether a block of this length fits, if its document is not in the batch."""
+        if not self.blocks:
+            return True
+        has_all_documents = len(self.documents) == self.all_documents
+        return not has_all_documents and self.sentences + length <= self.most_sentences
+
+    def add(self, block: int, document: int, length: int) -> None:
+        """Put a block into the batch."""
+        self.blocks.append(block)
+        self.documents.add(document)
+        self.sentences += length
+
+
+def pack_blocks(
+    blocks: CutBlocks,
+    order: Sequence[int],
+    most_sentences: int,
+) -> Iterator[list[int]]:
+    """Batches of blocks in an order; a last batch that is not full is dropped, if it is not alone.
+
+    Blocks whose document is in the batch wait for the next one.
+    """
+    waiting = deque(order)
+    documents = blocks.document[-1] + 1
+    is_first = True
+    while waiting:
+        batch = Batch(most_sentences, documents)
+        set_aside = []
+        is_full = False
+        while waiting and not is_full:
+            block = waiting.popleft()
+            document = blocks.document[block]
+            length = blocks.length[block]
+            is_full = not batch.fits(length)
+            if is_full or document in batch.documents:
+                set_aside.append(block)
+            else:
+                batch.add(block, document, length)
+        waiting.extendleft(reversed(set_aside))
+        # Where no block was left to try, a batch into which none would fit is full too.
+        if is_full or is_first or not batch.fits(2):
+            is_first = False
+            yield batch.blocks
+
+
+def rows_in_random_order(
+    first_rows: np.ndarray,
+    lengths: np.ndarray,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """The rows of blocks, block after block, and those of a block in a random order."""
+    parts = []
+    for first, length in zip(first_rows, lengths, strict=True):
+        parts.append(np.arange(first, first + length))
+    rows = np.concatenate(parts)
+    block = np.repeat(np.arange(len(lengths)), lengths)
+    shuffled = generator.permutation(len(rows))
+    by_block = np.argsort(block[shuffled], kind="stable")
+    return rows[shuffled[by_block]]
+
+
+def cut_into_blocks(lengths: np.ndarray, size: int, generator: np.random.Generator) -> CutBlocks:
+    """Cut documents of these lengths: long ones at a random border, and every `size` on."""
+    drawn = generator.integers(0, size, len(lengths))
+    offset = np.where(lengths > size, drawn, 0)
+    has_short_begin = offset > 0
+    after_offset = np.ceil((lengths - offset) / size).astype(np.int64)
+    count = has_short_begin + after_offset
     document = np.repeat(np.arange(len(lengths)), count)
-    number = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
+    number_of_first = np.cumsum(count) - count
+    number = np.arange(len(document)) - number_of_first[document]
     # The first block is the end of one that would begin before the document.
-    origin = np.where(offset > 0, offset - size, 0)[document] + number * size
-    begin = np.maximum(origin, 0)
-    return document, begin, np.minimum(origin + size, lengths[document]) - begin
+    origin = np.where(has_short_begin, offset - size, 0)
+    unclipped_begin = origin[document] + number * size
+    begin = np.maximum(unclipped_begin, 0)
+    end = np.minimum(unclipped_begin + size, lengths[document])
+    return CutBlocks(document, begin, end - begin)
 
 
 def row_ranges_by_rank(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
-    """The rows of each process, half-open: runs of blocks with about as many sentences; too few blocks are repeated."""
-    ends, blocks = np.cumsum(lengths), len(lengths)
+    """The rows of each process, half-open: runs of blocks with about as many sentences.
+
+    Too few blocks are repeated.
+    """
+    blocks = len(lengths)
+    ends = np.cumsum(lengths).tolist()
+    starts = [0, *ends[:-1]]
     if blocks < ranks:
-        return [(int(ends[i] - lengths[i]), int(ends[i])) for i in np.arange(ranks) % blocks]
-    borders = [0]
+        repeated = [rank % blocks for rank in range(ranks)]
+        return [(starts[block], ends[block]) for block in repeated]
+    first_blocks = [0]
     for rank in range(1, ranks):
-        nearest = 1 + int(np.argmin(np.abs(ends - ends[-1] * rank / ranks)))
-        borders.append(min(max(nearest, borders[-1] + 1), blocks - (ranks - rank)))
-    rows = [0, *(int(ends[border - 1]) for border in borders[1:]), int(ends[-1])]
-    return list(zip(rows[:-1], rows[1:], strict=True))
+        distance = np.abs(np.array(ends) - ends[-1] * rank / ranks)
+        nearest = 1 + int(np.argmin(distance))
+        # Each process before and after this one has a block at least.
+        nearest = max(nearest, first_blocks[-1] + 1)
+        first_blocks.append(min(nearest, blocks - (ranks - rank)))
+    first_rows = [starts[block] for block in first_blocks]
+    last_rows = [*first_rows[1:], ends[-1]]
+    return list(zip(first_rows, last_rows, strict=True))

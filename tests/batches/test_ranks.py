@@ -15,10 +15,11 @@ from st_xlret.batches import (
     Windows,
     blocks,
     interleaving,
+    lengths,
     sampling,
 )
 from st_xlret.batches.blocks import row_ranges_by_rank
-from st_xlret.batches.sampling import LengthGroupedBatchSampler
+from st_xlret.batches.lengths import LengthGroupedBatchSampler
 from tests import tiny
 
 GLOBAL_BATCH = 12
@@ -49,7 +50,7 @@ SAMPLERS: dict[str, Callable[[int], Any]] = {
 
 def batches_of(name: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """For every step, the share of each rank as accelerate hands it out, over two epochs."""
-    for module in (blocks, interleaving, sampling):
+    for module in (blocks, interleaving, lengths, sampling):
         monkeypatch.setattr(module, "get_world_size", lambda: ranks)
     sampler, steps = SAMPLERS[name](GLOBAL_BATCH // ranks), []
     for epoch in (0, 1):

@@ -14,9 +14,9 @@ from st_xlret.batches import (
     Windows,
     smoothed_probabilities,
 )
+from st_xlret.batches.lengths import LengthGroupedBatchSampler
 from st_xlret.batches.sampling import (
     LanguageBatchSampler,
-    LengthGroupedBatchSampler,
     WindowBatchSampler,
 )
 from tests import tiny
