@@ -1,7 +1,8 @@
-r"""Train a cross-lingual encoder by contrastive context prediction (CCP): documents in, a Sentence Transformer out.
+r"""Train a cross-lingual encoder by contrastive context prediction (CCP), on documents.
 
-Sentences of one document that stand near each other are positives, sentences of the same language from elsewhere are
-negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on several GPUs:
+Sentences of one document that stand near each other are positives, sentences of the same language
+from elsewhere are negatives (Wu et al., IJCAI 2022). What is saved is a Sentence Transformer. The
+paper's setting, from a checkpoint, on several GPUs:
 
     torchrun --nproc-per-node 4 training_scripts/train_ccp.py training_scripts/recipes/ccp.yaml \
         --model xlm-roberta-base --documents documents/*.jsonl.gz --output_dir runs/ccp
@@ -9,6 +10,10 @@ negatives (Wu et al., IJCAI 2022). The paper's setting, from a checkpoint, on se
 
 from dataclasses import dataclass
 from typing import Any
+
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
@@ -25,7 +30,10 @@ from st_xlret.training.script import (
 
 @dataclass
 class CCPArguments:
-    """The method. The defaults are the paper's where it states them; recipes/ccp.yaml has its pooling and batch."""
+    """The method.
+
+    The defaults are the paper's where it states them; recipes/ccp.yaml has its pooling and batch.
+    """
 
     _argument_group_name = "method"
 
@@ -57,40 +65,67 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
-    # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
-    documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
+    # 1. Data: documents as sentences in their order, and parallel sentences, some held out.
+    documents = data.load_documents()
+    pairs, evaluator = data.load_pairs(args.seed)
     texts = text_and_language_columns(sentences=documents, pairs=pairs)
 
-    # 2. The encoder, and a loss for each kind of batch: context prediction, masked words, translations.
+    # 2. The encoder.
     model = encoder.load_encoder(texts, args)
-    datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
+
+    # 3. A loss for each kind of batch: context prediction, masked words, translations.
+    datasets: dict[str, Dataset] = {}
+    losses: dict[str, nn.Module] = {}
     if documents is not None and method.ccp_ratio:
-        given = {
-            "temperature": method.temperature,
-            "bank_size": method.bank_size,
-            "ratio": method.ccp_ratio,
-        }
-        batches = {"window_size": method.window_size, **smoothing}
         datasets["ccp"] = documents
-        losses["ccp"] = CCPLoss(model, **run.loss_arguments("ccp", batches=batches, **given))
+        losses["ccp"] = context_loss(model, run, method)
     if documents is not None and method.mlm_ratio:
-        given = run.loss_arguments("mlm", batches=smoothing, ratio=method.mlm_ratio)
-        if (words := encoder.masked_words_loss(model, texts, args, **given)) is not None:
-            datasets["mlm"], losses["mlm"] = documents, words
+        batches = {"language_smoothing": method.language_smoothing}
+        options = run.loss_arguments("mlm", batches=batches, ratio=method.mlm_ratio)
+        words = encoder.masked_words_loss(model, texts, args, **options)
+        if words is not None:
+            datasets["mlm"] = documents
+            losses["mlm"] = words
     if pairs is not None and method.pairs_ratio:
-        given = run.loss_arguments(
-            "pairs", temperature=0.05, batches=smoothing, ratio=method.pairs_ratio
-        )
-        datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
+        datasets["pairs"] = pairs
+        losses["pairs"] = translations_loss(model, run, method)
     if not datasets:
         raise ValueError("nothing to train on: give --documents or --pairs, and a ratio above 0")
 
-    # 3. Train, measure and save.
+    # 4. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    return run.train_and_save(
-        trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag="ccp"
+    facts = data_facts(sentences=documents, pairs=pairs)
+    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag="ccp")
+
+
+def context_loss(model: SentenceTransformer, run: Run, method: CCPArguments) -> CCPLoss:
+    """Each sentence is to find a neighbour of its document among other sentences."""
+    batches = {
+        "window_size": method.window_size,
+        "language_smoothing": method.language_smoothing,
+    }
+    options = run.loss_arguments(
+        "ccp",
+        temperature=method.temperature,
+        bank_size=method.bank_size,
+        ratio=method.ccp_ratio,
+        batches=batches,
     )
+    return CCPLoss(model, **options)
+
+
+def translations_loss(
+    model: SentenceTransformer, run: Run, method: CCPArguments
+) -> SemanticContrastiveLoss:
+    """Each sentence is to find its translation among those of the batch."""
+    options = run.loss_arguments(
+        "pairs",
+        temperature=0.05,
+        ratio=method.pairs_ratio,
+        batches={"language_smoothing": method.language_smoothing},
+    )
+    return SemanticContrastiveLoss(model, **options)
 
 
 if __name__ == "__main__":

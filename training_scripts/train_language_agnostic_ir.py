@@ -1,8 +1,9 @@
-r"""Train a retriever on English questions, and carry it to other languages by translations and plain text.
+r"""Train a retriever on English questions, translations and plain text, for other languages too.
 
-The loss is L = L_IR + w_s L_sema + w_l L_lang (Hu et al., Findings of ACL 2023, Eq. 4). Questions find their English
-passages; the semantic loss draws translations together; the language loss makes every sentence, also of languages
-without translations, as similar to the one side of a translation as to the other. The paper's setting, on 8 GPUs:
+The loss is L = L_IR + w_s L_sema + w_l L_lang (Hu et al., Findings of ACL 2023, Eq. 4). Questions
+find their English passages; the semantic loss draws translations together; the language loss makes
+every sentence, also of languages without translations, as similar to the one side of a translation
+as to the other. The paper's setting, on 8 GPUs:
 
     torchrun --nproc-per-node 8 training_scripts/train_language_agnostic_ir.py \
         training_scripts/recipes/language-agnostic-ir.yaml --per_device_train_batch_size 6 \
@@ -11,6 +12,10 @@ without translations, as similar to the one side of a translation as to the othe
 
 from dataclasses import dataclass
 from typing import Any
+
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from st_xlret import (
     CrossLingualTrainer,
@@ -37,6 +42,8 @@ from st_xlret.training.script import (
     run_script,
 )
 
+TAG = "language-agnostic-retrieval"
+
 
 @dataclass
 class DataArguments(QuestionOptions, DocumentOptions):
@@ -45,7 +52,10 @@ class DataArguments(QuestionOptions, DocumentOptions):
 
 @dataclass
 class IRArguments:
-    """The method; its defaults are the paper's, but for --temperature, --two_encoders and --language_smoothing."""
+    """The method.
+
+    Its defaults are the paper's, but for --temperature, --two_encoders and --language_smoothing.
+    """
 
     _argument_group_name = "method"
 
@@ -71,7 +81,10 @@ class IRArguments:
 
 @dataclass
 class TrainingArguments(ScriptArguments):
-    """The host's training arguments, with the paper's batch size and learning rate; the losses of a step are summed."""
+    """The host's training arguments, with the paper's batch size and learning rate.
+
+    The losses of a step are summed.
+    """
 
     per_device_train_batch_size: int = option(
         48, "Questions in a batch, per device; the paper has 48 on all 8."
@@ -88,60 +101,91 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
-    # 1. Data: questions and translations, some of which are held out, and sentences without translations.
-    questions, question_evaluator = (
-        data.load_questions(encoder.model, args) if data.retrieval else (None, None)
-    )
+    # 1. Data: questions and translations, some held out, and sentences without translations.
+    questions = None
+    question_evaluator = None
+    if data.retrieval:
+        questions, question_evaluator = data.load_questions(encoder.model, args)
     pairs, pair_evaluator = data.load_pairs(args.seed)
     others = data.load_documents() if method.language_weight else None
-    if questions is None and not (method.semantic_weight or method.language_weight):
-        raise ValueError("nothing to train on: give --retrieval, or --pairs and a weight above 0")
-    if pairs is None and (method.semantic_weight or method.language_weight):
-        raise ValueError(
-            "there are no translations: give --pairs, or set --semantic_weight and --language_weight to 0"
-        )
+    check_data(questions, pairs, method)
 
     # 2. The encoder, or two of them, which start alike.
-    model = encoder.load_encoder(
-        text_and_language_columns(questions=questions, pairs=pairs, others=others), args
-    )
-    model = with_two_encoders(model) if method.two_encoders else model
+    texts = text_and_language_columns(questions=questions, pairs=pairs, others=others)
+    model = encoder.load_encoder(texts, args)
+    if method.two_encoders:
+        model = with_two_encoders(model)
 
-    # 3. The three losses with their weights. Retrieval comes last: it uses both encoders, which DDP needs at the end.
-    datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
+    # 3. A loss for each kind of batch. Retrieval uses both encoders: DDP needs it at the end.
+    datasets: dict[str, Dataset] = {}
+    losses: dict[str, nn.Module] = {}
     if method.semantic_weight:
         datasets["semantic"] = pairs_and_others(pairs, None)
-        given = run.loss_arguments(
-            "semantic", temperature=0.07, weight=method.semantic_weight, batches=smoothing
-        )
-        losses["semantic"] = SemanticContrastiveLoss(model, **given)
+        losses["semantic"] = semantic_loss(model, run, method)
     if method.language_weight:
         datasets["language"] = pairs_and_others(pairs, others, args.seed)
-        given = run.loss_arguments(
-            "language", reduction="paper", weight=method.language_weight, batches=smoothing
-        )
-        losses["language"] = LangContrastiveLoss(model, **given)
+        losses["language"] = language_loss(model, run, method)
     if questions is not None:
-        given = run.loss_arguments(
-            "retrieval", temperature=method.temperature, batches=Rows(method.language_smoothing)
-        )
-        datasets["retrieval"], losses["retrieval"] = (
-            questions,
-            RetrievalContrastiveLoss(model, **given),
-        )
+        datasets["retrieval"] = questions
+        losses["retrieval"] = retrieval_loss(model, run, method)
 
     # 4. Train, measure and save.
-    evaluators = [*filter(None, (question_evaluator, pair_evaluator))]
-    of_pairs = "eval_pairs_average_accuracy" if pair_evaluator else None
-    keep_best_checkpoint(args, "eval_questions_cosine_mrr@10" if question_evaluator else of_pairs)
+    keep_best_checkpoint(args, score_to_choose_by(question_evaluator, pair_evaluator))
+    evaluators = [each for each in (question_evaluator, pair_evaluator) if each is not None]
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)
-    about, tag = (
-        data_facts(questions=questions, pairs=pairs, others=others),
-        "language-agnostic-retrieval",
+    facts = data_facts(questions=questions, pairs=pairs, others=others)
+    test = data.lareqa_evaluator()
+    return run.train_and_save(trainer, facts, evaluators=evaluators, test=test, tag=TAG)
+
+
+def check_data(questions: Dataset | None, pairs: Dataset | None, method: IRArguments) -> None:
+    """Refuse data that leave nothing to train on, and weights of losses without data."""
+    needs_pairs = method.semantic_weight or method.language_weight
+    if questions is None and not needs_pairs:
+        raise ValueError("nothing to train on: give --retrieval, or --pairs and a weight above 0")
+    if pairs is None and needs_pairs:
+        raise ValueError(
+            "there are no translations: give --pairs, "
+            "or set --semantic_weight and --language_weight to 0"
+        )
+
+
+def semantic_loss(
+    model: SentenceTransformer, run: Run, method: IRArguments
+) -> SemanticContrastiveLoss:
+    """L_sema: each sentence is to find its translation."""
+    batches = {"language_smoothing": method.language_smoothing}
+    options = run.loss_arguments(
+        "semantic", temperature=0.07, weight=method.semantic_weight, batches=batches
     )
-    return run.train_and_save(
-        trainer, about, evaluators=evaluators, test=data.lareqa_evaluator(), tag=tag
+    return SemanticContrastiveLoss(model, **options)
+
+
+def language_loss(model: SentenceTransformer, run: Run, method: IRArguments) -> LangContrastiveLoss:
+    """L_lang: every sentence is to be as similar to both sides of a translation."""
+    batches = {"language_smoothing": method.language_smoothing}
+    options = run.loss_arguments(
+        "language", reduction="paper", weight=method.language_weight, batches=batches
     )
+    return LangContrastiveLoss(model, **options)
+
+
+def retrieval_loss(
+    model: SentenceTransformer, run: Run, method: IRArguments
+) -> RetrievalContrastiveLoss:
+    """L_IR: each question is to find its passage."""
+    batches = Rows(method.language_smoothing)
+    options = run.loss_arguments("retrieval", temperature=method.temperature, batches=batches)
+    return RetrievalContrastiveLoss(model, **options)
+
+
+def score_to_choose_by(questions: Any, pairs: Any) -> str | None:
+    """The score of the best checkpoint: by questions, where there are any."""
+    if questions is not None:
+        return "eval_questions_cosine_mrr@10"
+    if pairs is not None:
+        return "eval_pairs_average_accuracy"
+    return None
 
 
 if __name__ == "__main__":

@@ -1,24 +1,30 @@
-r"""Train a cross-lingual encoder as a masked sentence model (MSM): documents in, a Sentence Transformer out.
+r"""Train a cross-lingual encoder as a masked sentence model (MSM), on documents.
 
-Each sentence of a document is masked in turn and predicted from the others, by a small document encoder that all
-languages share (Zhang et al., ICLR 2023). The document encoder is discarded after training; the sentence encoder
-remains. The paper's setting, which starts from XLM-R base, on several GPUs:
+Each sentence of a document is masked in turn and predicted from the others, by a small document
+encoder that all languages share (Zhang et al., ICLR 2023). The document encoder is discarded after
+training; the sentence encoder, a Sentence Transformer, remains. The paper's setting, which starts
+from XLM-R base, on several GPUs:
 
     torchrun --nproc-per-node 8 training_scripts/train_msm.py training_scripts/recipes/msm.yaml \
         --documents documents/*.jsonl.gz --output_dir runs/msm
 
-With --from_scratch mini, --learning_rate 1e-3 and --learning_rate_mapping '{"document_encoder|projections": 4e-4}',
-2 000 steps take minutes on two CPU cores.
+With --from_scratch mini, --learning_rate 1e-3 and
+--learning_rate_mapping '{"document_encoder|projections": 4e-4}', 2 000 steps take minutes on two
+CPU cores.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret import CrossLingualTrainer, MSMLoss, SemanticContrastiveLoss
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from torch import nn
+
+from st_xlret import CrossLingualTrainer, MaskedLMLoss, MSMLoss, SemanticContrastiveLoss
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
-from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.encoders import EncoderArguments, TextColumns
 from st_xlret.training.script import (
     Run,
     ScriptArguments,
@@ -30,7 +36,10 @@ from st_xlret.training.script import (
 
 @dataclass
 class MSMArguments:
-    """The method. The defaults are the paper's, but for --sum_mlm and --pooling: recipes/msm.yaml has them."""
+    """The method.
+
+    The defaults are the paper's, but for --sum_mlm and --pooling: recipes/msm.yaml has them.
+    """
 
     _argument_group_name = "method"
 
@@ -58,7 +67,10 @@ class MSMArguments:
 
 @dataclass
 class TrainingArguments(ScriptArguments):
-    """The host's training arguments, with the paper's steps and learning rate. It states no batch size or warm-up."""
+    """The host's training arguments, with the paper's steps and learning rate.
+
+    It states no batch size or warm-up.
+    """
 
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
     per_device_train_batch_size: int = option(
@@ -78,52 +90,97 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 
-    # 1. Data: documents as sentences in their order, and parallel sentences, some of which are held out.
-    documents, (pairs, evaluator) = data.load_documents(), data.load_pairs(args.seed)
+    # 1. Data: documents as sentences in their order, and parallel sentences, some held out.
+    documents = data.load_documents()
+    pairs, evaluator = data.load_pairs(args.seed)
     texts = text_and_language_columns(sentences=documents, pairs=pairs)
     if documents is None and (pairs is None or not method.pairs_ratio):
         raise ValueError(
-            "there is nothing to train on: give --documents, or --pairs with a --pairs_ratio above 0"
+            "there is nothing to train on: "
+            "give --documents, or --pairs with a --pairs_ratio above 0"
         )
 
-    # 2. The encoder, and a loss for each kind of batch: those of words and pairs have as much text as those of blocks.
+    # 2. The encoder, whose tokens say where long documents are cut.
     model = encoder.load_encoder(texts, args)
     if documents is not None and method.pack_tokens:
         documents = pack_documents(documents, model.tokenizer, max_tokens=method.pack_tokens)
-    datasets, losses, smoothing = {}, {}, {"language_smoothing": method.language_smoothing}
-    if documents is not None:
-        batches = {"batch_scale": method.block_sentences, **smoothing}
-        given = (
-            {}
-            if method.sum_mlm
-            else run.loss_arguments("mlm", batches=batches, ratio=method.mlm_ratio)
-        )
-        with_words = method.sum_mlm or method.mlm_ratio
-        words = encoder.masked_words_loss(model, texts, args, **given) if with_words else None
-        given = {"num_negatives": method.negatives or None, "mini_batch_size": 128}
-        given["document_encoder"] = {"max_sentences": method.block_sentences}
-        given["batches"] = {"block_size": method.block_sentences, **smoothing}
-        given["mlm"] = words if method.sum_mlm else None
-        datasets["msm"], losses["msm"] = (
-            documents,
-            MSMLoss(model, **run.loss_arguments("msm", **given)),
-        )
-        if words is not None and not method.sum_mlm:
-            datasets["mlm"], losses["mlm"] = documents, words
-    if pairs is not None and method.pairs_ratio:
-        batches = {"batch_scale": method.block_sentences / 2, **smoothing}
-        given = run.loss_arguments(
-            "pairs", temperature=0.05, batches=batches, ratio=method.pairs_ratio
-        )
-        datasets["pairs"], losses["pairs"] = pairs, SemanticContrastiveLoss(model, **given)
 
-    # 3. Train, measure and save.
+    # 3. A loss for each kind of batch: masked sentences, masked words, translations.
+    datasets: dict[str, Dataset] = {}
+    losses: dict[str, nn.Module] = {}
+    if documents is not None:
+        words = masked_words_loss(model, texts, run, encoder, method)
+        datasets["msm"] = documents
+        losses["msm"] = masked_sentences_loss(model, words if method.sum_mlm else None, run, method)
+        if words is not None and not method.sum_mlm:
+            datasets["mlm"] = documents
+            losses["mlm"] = words
+    if pairs is not None and method.pairs_ratio:
+        datasets["pairs"] = pairs
+        losses["pairs"] = translations_loss(model, run, method)
+
+    # 4. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    tag = next(iter(datasets))
-    return run.train_and_save(
-        trainer, data_facts(sentences=documents, pairs=pairs), evaluators=[evaluator], tag=tag
+    facts = data_facts(sentences=documents, pairs=pairs)
+    tag = "pairs" if documents is None else "msm"
+    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag=tag)
+
+
+def masked_words_loss(
+    model: SentenceTransformer,
+    texts: TextColumns,
+    run: Run,
+    encoder: EncoderArguments,
+    method: MSMArguments,
+) -> MaskedLMLoss | None:
+    """The loss of masked words, which MSM adds to its own, or which has batches of its own.
+
+    A batch of sentences has as much text as one of blocks.
+    """
+    if method.sum_mlm:
+        return encoder.masked_words_loss(model, texts, run.args)
+    batches = {
+        "batch_scale": method.block_sentences,
+        "language_smoothing": method.language_smoothing,
+    }
+    options = run.loss_arguments("mlm", ratio=method.mlm_ratio, batches=batches)
+    if not method.mlm_ratio:
+        return None
+    return encoder.masked_words_loss(model, texts, run.args, **options)
+
+
+def masked_sentences_loss(
+    model: SentenceTransformer, words: MaskedLMLoss | None, run: Run, method: MSMArguments
+) -> MSMLoss:
+    """Each sentence of a block is to be predicted from the others."""
+    batches = {
+        "block_size": method.block_sentences,
+        "language_smoothing": method.language_smoothing,
+    }
+    options = run.loss_arguments(
+        "msm",
+        num_negatives=method.negatives or None,
+        mini_batch_size=128,
+        document_encoder={"max_sentences": method.block_sentences},
+        mlm=words,
+        batches=batches,
     )
+    return MSMLoss(model, **options)
+
+
+def translations_loss(
+    model: SentenceTransformer, run: Run, method: MSMArguments
+) -> SemanticContrastiveLoss:
+    """Each sentence is to find its translation; a batch has as much text as one of blocks."""
+    batches = {
+        "batch_scale": method.block_sentences / 2,
+        "language_smoothing": method.language_smoothing,
+    }
+    options = run.loss_arguments(
+        "pairs", temperature=0.05, ratio=method.pairs_ratio, batches=batches
+    )
+    return SemanticContrastiveLoss(model, **options)
 
 
 if __name__ == "__main__":

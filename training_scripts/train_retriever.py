@@ -1,13 +1,16 @@
-r"""Fine-tune an encoder for retrieval: questions with passages in, in one language or many; a retriever out.
+r"""Fine-tune an encoder for retrieval, on questions with passages in one language or many.
 
-A question is to find its passage among those of the batch (Karpukhin et al., EMNLP 2020). This is the second stage of
-the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does it (appendix A.1), on 8 GPUs:
+A question is to find its passage among those of the batch (Karpukhin et al., EMNLP 2020). This is
+the second stage of the papers, after pre-training by CCP or MSM. On Natural Questions as MSM does
+it (appendix A.1), on 8 GPUs:
 
-    torchrun --nproc-per-node 8 training_scripts/train_retriever.py training_scripts/recipes/retriever-nq.yaml \
-        --per_device_train_batch_size 16 --model runs/msm/model --retrieval nq.jsonl --output_dir runs/nq
+    torchrun --nproc-per-node 8 training_scripts/train_retriever.py \
+        training_scripts/recipes/retriever-nq.yaml --per_device_train_batch_size 16 \
+        --model runs/msm/model --retrieval nq.jsonl --output_dir runs/nq
 
-The negatives are the other passages of the batch, those of the other devices too, and with --hard_negatives some of
-each question's own. A passage that answers two questions of a batch is a negative of neither.
+The negatives are the other passages of the batch, those of the other devices too, and with
+--hard_negatives some of each question's own. A passage that answers two questions of a batch is a
+negative of neither.
 """
 
 from collections import Counter
@@ -71,26 +74,26 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 2. The encoder, or two of them, which start alike.
     model = encoder.load_encoder(text_and_language_columns(questions=questions), args)
-    model = with_two_encoders(model) if method.two_encoders else model
+    if method.two_encoders:
+        model = with_two_encoders(model)
     model.similarity_fn_name = method.similarity
 
     # 3. The contrastive loss over the passages of all devices.
-    how: Any = {
-        "similarity": method.similarity,
-        "mini_batch_num_tokens": method.mini_batch_num_tokens or None,
-    }
-    batches = Rows(method.language_smoothing, method.language_mixing)
-    loss = RetrievalContrastiveLoss(model, temperature=method.temperature, batches=batches, **how)
-    keep_best_checkpoint(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
+    loss = RetrievalContrastiveLoss(
+        model,
+        temperature=method.temperature,
+        similarity=method.similarity,  # type: ignore[arg-type]
+        mini_batch_num_tokens=method.mini_batch_num_tokens or None,
+        batches=Rows(method.language_smoothing, method.language_mixing),
+    )
 
     # 4. Train, measure and save.
+    keep_best_checkpoint(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
-    about = {
-        "questions": len(questions),
-        "languages": dict(Counter(questions["language"]).most_common()),
-    }
+    languages = Counter(questions["language"])
+    facts = {"questions": len(questions), "languages": dict(languages.most_common())}
     return run.train_and_save(
-        trainer, about, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval"
+        trainer, facts, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval"
     )
 
 

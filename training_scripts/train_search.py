@@ -1,21 +1,26 @@
-r"""Train the encoder that you have for search across languages: all languages are aligned with its English.
+r"""Train the encoder that you have for search across languages: all follow its English.
 
     python training_scripts/train_search.py training_scripts/recipes/search.yaml \
-        --model intfloat/multilingual-e5-small --pairs pairs/ --retrieval squad/train --output_dir runs/search
+        --model intfloat/multilingual-e5-small --pairs pairs/ --retrieval squad/train \
+        --output_dir runs/search
     st-xlret calibrate --model runs/search/model --corpus corpus/ --output runs/calibrated
 
-The encoder's own vectors of English texts, computed once, are the goal (multilingual knowledge distillation, Reimers
-and Gurevych, EMNLP 2020): each translation is to have the neighbours among thousands of English vectors that its
-English side has. English questions (--retrieval) teach in other batches to find the sentence that answers among those
-of its paragraph. At the end the weights go part of the way back to the original ones (--keep_trained), which keeps what
-the encoder could do before. Pairs need English, or another --pivot, on one side. To keep the index that you have, take
+The encoder's own vectors of English texts, computed once, are the goal (multilingual knowledge
+distillation, Reimers and Gurevych, EMNLP 2020): each translation is to have the neighbours among
+thousands of English vectors that its English side has. English questions (--retrieval) teach in
+other batches to find the sentence that answers among those of its paragraph. At the end the weights
+go part of the way back to the original ones (--keep_trained), which keeps what the encoder could do
+before. Pairs need English, or another --pivot, on one side. To keep the index that you have, take
 `st-xlret train queries`.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router, Transformer
+from torch import nn
 
 from st_xlret import (
     CrossLingualTrainer,
@@ -23,7 +28,7 @@ from st_xlret import (
     SemanticContrastiveLoss,
     SimilarityDistillationLoss,
 )
-from st_xlret.batches import LengthGroupedBatches, Rows
+from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
 from st_xlret.training.encoders import EncoderArguments
@@ -34,7 +39,7 @@ from st_xlret.training.script import (
     loss_options_field,
     run_script,
 )
-from st_xlret.training.teacher import COLUMNS, distillation_data, teacher_vectors
+from st_xlret.training.teacher import DistillationData, distillation_data, teacher_vectors
 
 
 @dataclass
@@ -118,49 +123,82 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         args, method.pivot, negatives, 5 * data.evaluation_pairs
     )
 
-    # 2. The teacher is the encoder before training: its vectors of English texts are the goal.
+    # 2. The encoder, whose own vectors of English texts are the goal.
     model = encoder.load_encoder([], args)
     if isinstance(model[0], Router):
         raise ValueError(
-            f"{encoder.model} has a Router, whose routes would move apart: train an encoder without one"
+            f"{encoder.model} has a Router, whose routes would move apart: "
+            "train an encoder without one"
         )
     goals = distillation_data(
         pairs, questions, pivot=method.pivot, english_share=method.english_share, seed=args.seed
     )
-    datasets: dict[str, Any] = {"pairs": goals.pairs()} if method.contrastive_ratio else {}
-    datasets |= goals.datasets if method.contrastive_ratio < 1 else {}
 
-    # 3. A loss for translations as pairs, as queries and as documents, and for questions; batches of similar lengths.
-    lengths = isinstance(model[0], Transformer)
-    batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True) if lengths else Rows()
-    most, losses = method.mini_batch_num_tokens or None, {}
-    common = {"temperature": method.temperature, "batches": batches, "mini_batch_num_tokens": most}
-    share = 0.0 if questions is None else method.questions_ratio
-    if "pairs" in datasets:
-        ratio = (1 - share) * method.contrastive_ratio
-        losses["pairs"] = SemanticContrastiveLoss(
-            model, **run.loss_arguments("pairs", **common, ratio=ratio)
-        )
-    if roles := [role for role in COLUMNS if role in datasets]:
-        ratio = (1 - share) * (1 - method.contrastive_ratio) / len(roles)
-        vectors = teacher_vectors(
-            model, goals, method.teacher_cache or run.output / "teacher", args.precision
-        )
-        for role in roles:
-            options = run.loss_arguments(role, **common, bank_size=method.bank_size, ratio=ratio)
-            losses[role] = SimilarityDistillationLoss(model, vectors, **options)
-    if questions is not None:
-        datasets["questions"] = questions
-        losses["questions"] = RetrievalContrastiveLoss(
-            model, **run.loss_arguments("questions", **common, ratio=share)
-        )
+    # 3. A loss for each kind of batch.
+    datasets, losses = losses_of_goals(model, goals, run, method, questions)
 
     # 4. Train, go part of the way back, measure and save.
     keep_best_checkpoint(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
-    about = {**data_facts(pairs=pairs), "questions": len(questions or ())}
-    evaluators, tag = [pair_evaluator, question_evaluator], "multilingual-knowledge-distillation"
-    return run.train_and_save(trainer, about, evaluators=evaluators, tag=tag)
+    facts = {**data_facts(pairs=pairs), "questions": len(questions or ())}
+    evaluators = [pair_evaluator, question_evaluator]
+    tag = "multilingual-knowledge-distillation"
+    return run.train_and_save(trainer, facts, evaluators=evaluators, tag=tag)
+
+
+def losses_of_goals(
+    model: SentenceTransformer,
+    goals: DistillationData,
+    run: Run,
+    method: SearchArguments,
+    questions: Dataset | None,
+) -> tuple[dict[str, Dataset], dict[str, nn.Module]]:
+    """The data sets, and a loss for each: translations as pairs, by their role, and questions."""
+    datasets: dict[str, Dataset] = {}
+    losses: dict[str, nn.Module] = {}
+    of_questions = 0.0 if questions is None else method.questions_ratio
+    of_pairs = (1 - of_questions) * method.contrastive_ratio
+    of_goals = (1 - of_questions) * (1 - method.contrastive_ratio)
+
+    if method.contrastive_ratio:
+        datasets["pairs"] = goals.pairs()
+        options = loss_options("pairs", of_pairs, model, run, method)
+        losses["pairs"] = SemanticContrastiveLoss(model, **options)
+    if method.contrastive_ratio < 1:
+        folder = method.teacher_cache or run.output / "teacher"
+        vectors = teacher_vectors(model, goals, folder, run.args.precision)
+        for role, translations in goals.datasets.items():
+            datasets[role] = translations
+            ratio = of_goals / len(goals.datasets)
+            options = loss_options(role, ratio, model, run, method, bank_size=method.bank_size)
+            losses[role] = SimilarityDistillationLoss(model, vectors, **options)
+    if questions is not None:
+        datasets["questions"] = questions
+        options = loss_options("questions", of_questions, model, run, method)
+        losses["questions"] = RetrievalContrastiveLoss(model, **options)
+    return datasets, losses
+
+
+def loss_options(
+    name: str,
+    ratio: float,
+    model: SentenceTransformer,
+    run: Run,
+    method: SearchArguments,
+    **further: Any,
+) -> dict[str, Any]:
+    """What all losses have in common, and what one has alone; batches are of similar lengths."""
+    batches: BatchFactory = Rows()
+    if isinstance(model[0], Transformer):
+        batches = LengthGroupedBatches(model.tokenizer, texts_per_batch=True)
+    return run.loss_arguments(
+        name,
+        temperature=method.temperature,
+        mini_batch_num_tokens=method.mini_batch_num_tokens or None,
+        batches=batches,
+        ratio=ratio,
+        **further,
+    )
 
 
 if __name__ == "__main__":
