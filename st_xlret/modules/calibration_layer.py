@@ -1,4 +1,4 @@
-"""A fitted calibration as a module: one affine map of sentence embeddings per language, or one for all languages."""
+"""A fitted calibration as a module: an affine map of embeddings per language, or one for all."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from torch import Tensor
 
 from st_xlret.languages import id_to_language
 
-HUB_OPTIONS = {"subfolder", "token", "cache_folder", "revision", "local_files_only"}
+HUB_OPTIONS = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
+TENSORS = ("basis", "matrix", "offset")
 
 
 class CalibrationLayer(Module):
     """One affine map per language over sentence embeddings (CCP, Wu et al. 2022, section 3.2).
 
-    The map is `x -> x + B (M B^T x + m)`, the tensors of a saved [`VectorCalibration`][st_xlret.VectorCalibration]. A
-    new layer is the identity; [`fit_calibration`][st_xlret.fit_calibration] returns fitted ones, and
+    The map is `x -> x + B (M B^T x + m)`, the tensors of a saved
+    [`VectorCalibration`][st_xlret.VectorCalibration]. A new layer is the identity;
+    [`fit_calibration`][st_xlret.fit_calibration] returns fitted ones, and
     [`export`][st_xlret.export] makes them a part of a model that loads without st-xlret.
 
     Args:
         dimension: Size d of an embedding.
         languages: Language codes, in the order of the maps. Empty for one map for all text.
-        tensors: `basis` (d, r), `matrix` M (1 or maps, r, r) and `offset` m (maps, r). Default: B = I, and zeros.
-        steps: Kept as a record of the fit, like the other arguments, which are `VectorCalibration`'s.
+        tensors: `basis` (d, r), `matrix` M (1 or maps, r, r) and `offset` m (maps, r). Default: B =
+            I, and zeros.
+        steps: Kept as a record of the fit, like the other arguments, which are
+            `VectorCalibration`'s.
 
     Example:
         >>> layer = CalibrationLayer(2, ["en", "fr"], pivot="en")
@@ -47,8 +51,10 @@ class CalibrationLayer(Module):
         "pivot",
         "normalize",
         "queries_only",
+        "metric",
+        "model",
+        "notes",
     ]
-    config_keys += ["metric", "model", "notes"]
     forward_kwargs = {"language"}
 
     def __init__(
@@ -67,27 +73,35 @@ class CalibrationLayer(Module):
         notes: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self.dimension, self.languages, self.steps = dimension, list(languages), list(steps)
-        self.strength, self.pivot, self.normalize, self.queries_only = (
-            strength,
-            pivot,
-            normalize,
-            queries_only,
-        )
-        self.metric, self.model, self.notes = metric, model, dict(notes or {})
+        self.dimension = dimension
+        self.languages = list(languages)
+        self.steps = list(steps)
+        self.strength = strength
+        self.pivot = pivot
+        self.normalize = normalize
+        self.queries_only = queries_only
+        self.metric = metric
+        self.model = model
+        self.notes = dict(notes or {})
         maps = max(1, len(self.languages))
         if tensors is None:
-            zeros = torch.zeros(maps, dimension, dimension)
-            tensors = {"basis": torch.eye(dimension), "matrix": zeros, "offset": zeros[:, 0]}
-        for name in ("basis", "matrix", "offset"):
-            self.register_buffer(name, torch.as_tensor(tensors[name], dtype=torch.float32).clone())
-        rank, shapes = self.basis.shape[-1], [tuple(tensor.shape) for tensor in self.buffers()]
-        fitting = [
-            [(dimension, rank), (matrices, rank, rank), (maps, rank)] for matrices in (1, maps)
-        ]
-        if shapes not in fitting or len(set(self.languages)) < len(self.languages):
+            tensors = identity_maps(maps, dimension)
+        for name in TENSORS:
+            tensor = torch.as_tensor(tensors[name], dtype=torch.float32)
+            self.register_buffer(name, tensor.clone())
+        self._check_maps(maps)
+
+    def _check_maps(self, maps: int) -> None:
+        rank = self.basis.shape[-1]
+        shapes = [tuple(tensor.shape) for tensor in self.buffers()]
+        # One matrix may serve all languages.
+        fits = False
+        for matrices in (1, maps):
+            fits |= shapes == [(self.dimension, rank), (matrices, rank, rank), (maps, rank)]
+        if not fits or len(set(self.languages)) < len(self.languages):
             raise ValueError(
-                f"no maps of {dimension} dimensions for the languages {self.languages}: {shapes}"
+                f"no maps of {self.dimension} dimensions for the languages {self.languages}: "
+                f"{shapes}"
             )
 
     @property
@@ -96,39 +110,51 @@ class CalibrationLayer(Module):
         return not self.languages
 
     def map_of(self, language: str | None) -> tuple[Tensor, Tensor]:
-        """Weight (d, d) and bias (d,) of a language's map; a `ValueError` names the languages that have one."""
+        """Weight (d, d) and bias (d,) of a language's map.
+
+        A `ValueError` names the languages that have one.
+        """
         matrix, offset = self._matrix_and_offset(language)
-        return torch.eye(self.dimension).to(
-            matrix
-        ) + self.basis @ matrix @ self.basis.T, self.basis @ offset
+        identity = torch.eye(self.dimension).to(matrix)
+        return identity + self.basis @ matrix @ self.basis.T, self.basis @ offset
 
     def check_width(self, width: int | None) -> None:
-        """Refuse, by a `ValueError`, a model whose embeddings have another width; None is unknown."""
+        """Refuse, by a `ValueError`, a model whose embeddings have another width.
+
+        None is unknown.
+        """
         if width not in (None, self.dimension):
             raise ValueError(f"the model has {width} dimensions, the calibration {self.dimension}")
 
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
-        """Map embeddings (..., d), a tensor or a NumPy array, of one language; they are not scaled to unit length."""
+        """Map embeddings (..., d), a tensor or a NumPy array, of one language.
+
+        They are not scaled to unit length.
+        """
         embeddings = torch.as_tensor(embeddings)
-        basis, matrix, offset = (
-            tensor.to(embeddings) for tensor in (self.basis, *self._matrix_and_offset(language))
-        )
+        matrix, offset = self._matrix_and_offset(language)
+        basis = self.basis.to(embeddings)
+        matrix = matrix.to(embeddings)
+        offset = offset.to(embeddings)
         return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
 
     def forward(
         self, features: dict[str, Any], language: str | None = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """Map `features["sentence_embedding"]` (B, d), of one `language` or of each row's `features["language_id"]`."""
-        embeddings, language_ids = features["sentence_embedding"], features.get("language_id")
+        """Map `features["sentence_embedding"]` (B, d).
+
+        The rows are of one `language`, or each is of that of `features["language_id"]`.
+        """
+        embeddings = features["sentence_embedding"]
+        language_ids = features.get("language_id")
         if self.language_agnostic or language is not None or language_ids is None:
             features["sentence_embedding"] = self.transform(embeddings, language)
             return features
-        features["sentence_embedding"] = torch.empty_like(embeddings)
+        mapped = torch.empty_like(embeddings)
         for identifier in language_ids.unique().tolist():
             rows = language_ids == identifier
-            features["sentence_embedding"][rows] = self.transform(
-                embeddings[rows], id_to_language(identifier)
-            )
+            mapped[rows] = self.transform(embeddings[rows], id_to_language(identifier))
+        features["sentence_embedding"] = mapped
         return features
 
     def get_embedding_dimension(self) -> int:
@@ -143,16 +169,31 @@ class CalibrationLayer(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str | Path, **kwargs: Any) -> CalibrationLayer:  # type: ignore[override]
-        """What `save`, or a `VectorCalibration`, wrote; the host calls it, in loading with `trust_remote_code`."""
-        hub = {name: kwargs[name] for name in HUB_OPTIONS & kwargs.keys()}
-        tensors = cls.load_torch_weights(str(model_name_or_path), **hub)
-        return cls(**cls.load_config(str(model_name_or_path), **hub), tensors=tensors)
+        """What `save`, or a `VectorCalibration`, wrote.
+
+        The host calls it, in loading with `trust_remote_code`.
+        """
+        hub = {name: kwargs[name] for name in HUB_OPTIONS if name in kwargs}
+        place = str(model_name_or_path)
+        tensors = cls.load_torch_weights(place, **hub)
+        return cls(**cls.load_config(place, **hub), tensors=tensors)
 
     def _matrix_and_offset(self, language: str | None) -> tuple[Tensor, Tensor]:
         """M (r, r) and m (r,) of a language."""
-        if self.languages and language not in self.languages:
-            raise ValueError(
-                f"no map for language {language!r}: there are maps for {', '.join(self.languages)}"
-            )
-        number = self.languages.index(str(language)) if self.languages else 0
-        return self.matrix[min(number, len(self.matrix) - 1)], self.offset[number]
+        number = 0
+        if self.languages:
+            if language not in self.languages:
+                known = ", ".join(self.languages)
+                raise ValueError(f"no map for language {language!r}: there are maps for {known}")
+            number = self.languages.index(language)
+        shared_or_own = min(number, len(self.matrix) - 1)
+        return self.matrix[shared_or_own], self.offset[number]
+
+
+def identity_maps(maps: int, dimension: int) -> dict[str, Tensor]:
+    """The tensors of maps that change nothing."""
+    return {
+        "basis": torch.eye(dimension),
+        "matrix": torch.zeros(maps, dimension, dimension),
+        "offset": torch.zeros(maps, dimension),
+    }
