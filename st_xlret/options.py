@@ -1,31 +1,63 @@
-"""Options of programs: dataclasses for the host's parser, and YAML files of options before the command line."""
+"""Options of programs: dataclasses for the host's parser, and files of options before them."""
 
-import json
+import os
 import re
 import sys
 from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from dataclasses import field, fields
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import Field, field, fields
+from difflib import get_close_matches
 from itertools import takewhile
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-import yaml
 from transformers import HfArgumentParser
 
-_IS_FILE = re.compile(r".*\.ya?ml$", re.DOTALL).match
+from st_xlret.option_files import FileOption, is_option_file, read_option_file
+
+_PROGRAM: ContextVar[str | None] = ContextVar("program", default=None)
+# Options that are texts, which may be empty or begin with a tilde; other texts may be paths.
+_IS_TEXT = re.compile("query|.*prompt.*")
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
     """Shows defaults, and the description as it is written."""
 
 
+class _Parser(HfArgumentParser):
+    """The host's parser, whose errors name the line of a file of options."""
+
+    places: dict[str, str] = {}
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where, and exit."""
+        name = re.match(r"argument --(\w+)", message)
+        place = self.places.get(name[1]) if name else None
+        super().error(f"{place}: {message}" if place else message)
+
+
 def option(default: Any, help: str, choices: Sequence[Any] | None = None, **metadata: Any) -> Any:
-    """A dataclass field with its help text and the values that it may have, as `HfArgumentParser` reads it."""
-    metadata |= {"help": help} | ({} if choices is None else {"choices": list(choices)})
+    """A dataclass field with its help text and the values that it may have.
+
+    `HfArgumentParser` reads it.
+    """
+    metadata["help"] = help
+    if choices is not None:
+        metadata["choices"] = list(choices)
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+@contextmanager
+def program_name(name: str) -> Iterator[None]:
+    """Let `--help` and errors within call the program by this name."""
+    before = _PROGRAM.set(name)
+    try:
+        yield
+    finally:
+        _PROGRAM.reset(before)
 
 
 def parse(
@@ -35,82 +67,141 @@ def parse(
     description: str | None = None,
     prog: str | None = None,
 ) -> Any:
-    """Read the options of a program: those of YAML files, which come first, and of the command line, which override.
+    """Read the options of a program: those of YAML files first, then those of the command line.
 
-    Names are written with underscores or dashes, and never shortened. `groups` are dataclasses, as for the host's
-    `HfArgumentParser`, and an instance of each is returned; `description` stands above the options in `--help`.
+    The latter override. Names are written with underscores or dashes, and never shortened; a path
+    may begin with `~`. `groups` are dataclasses, as for the host's `HfArgumentParser`, and an
+    instance of each is returned; `description` stands above the options in `--help`.
 
     Raises:
-        ValueError: If an option is unknown or empty, a list given twice, a number negative, or a file no mapping.
+        ValueError: If an option is unknown or empty, a list given twice, a number negative, or a
+            file no mapping.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    files = [*takewhile(_IS_FILE, words)]
-    parser_options = {
-        "usage": "%(prog)s [OPTIONS.yaml] [options]",
-        "prog": prog,
-        "description": description,
-    }
-    parser = HfArgumentParser(
-        groups, allow_abbrev=False, formatter_class=_HelpFormatter, **parser_options
+    files = list(takewhile(is_option_file, words))
+    of_command = words[len(files) :]
+    of_files = [each for file in files for each in read_option_file(file)]
+
+    parser = _Parser(
+        groups,
+        prog=prog or _PROGRAM.get(),
+        usage="%(prog)s [OPTIONS.yaml] [options]",
+        description=description,
+        formatter_class=_HelpFormatter,
+        allow_abbrev=False,
     )
-    every = [each for group in groups for each in fields(group)]
-    lists = [
-        each.name for each in every if "list" in str(each.type) and "action" not in each.metadata
-    ]
-    names = [
-        word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")
-    ]
-    # The first values would be lost.
-    problems = [
-        f"--{name} is given twice: write its values after one"
-        for name in lists
-        if names.count(name) > 1
-    ]
-    # Words before those of the command line: of an option that stands twice, argparse takes the last one.
-    of_files = [word for file in files for word in _command_line_words(file)]
-    parsed = parser.parse_args_into_dataclasses(
-        [*of_files, *words[len(files) :]], look_for_args_file=False
+    by_name = _fields_by_name(groups)
+    _check_names(parser.prog, by_name, of_files, of_command)
+    given = _names_in(of_command)
+    parser.places = {each.name: each.place for each in of_files if each.name not in given}
+
+    # Of an option that stands twice, argparse takes the last one.
+    of_files_as_words = [word for each in of_files for word in _words_of(each, by_name)]
+    *parsed, rest = parser.parse_args_into_dataclasses(
+        [*of_files_as_words, *of_command], return_remaining_strings=True, look_for_args_file=False
     )
-    for each, value in [
-        (each, getattr(group, each.name)) for group in parsed for each in fields(group)
-    ]:
-        if type(value) is int and value < 0 and value != each.default and each.name != "max_steps":
-            problems.append(f"--{each.name}={value} is below 0")
-        elif value in ("", [""]) and value != each.default and "prompt" not in each.name:
-            problems.append(f"--{each.name} is empty")  # as a path, it would be the working folder
-    if problems:
-        raise ValueError(problems[0])
-    return parsed
+    if rest:
+        raise ValueError(f"{rest[0]!r} belongs to no option; {parser.prog} --help lists them")
+    for group in parsed:
+        for each in fields(group):
+            _check_value(each, getattr(group, each.name))
+            _expand_home(group, each)
+    return tuple(parsed)
 
 
 def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
-    """Give the words before the first option their names; files of options stay in front, the last name takes the rest.
+    """Give the words before the first option their names.
+
+    Files of options stay in front, and the last name takes the rest.
 
     Example:
-        >>> name_leading_words(["o.yaml", "a.txt", "b.txt", "c.txt", "--model", "m"], "source", "target")
-        ['o.yaml', '--source', 'a.txt', '--target', 'b.txt', 'c.txt', '--model', 'm']
+        >>> name_leading_words(["o.yaml", "a", "b", "c", "--model", "m"], "source", "target")
+        ['o.yaml', '--source', 'a', '--target', 'b', 'c', '--model', 'm']
     """
-    words = [*takewhile(_IS_FILE, arguments)]
-    values = [*takewhile(lambda word: not word.startswith("--"), arguments[len(words) :])]
-    others = arguments[len(words) + len(values) :]
+    files = list(takewhile(is_option_file, arguments))
+    after_files = arguments[len(files) :]
+    values = list(takewhile(lambda word: not word.startswith("--"), after_files))
+    named = []
     for place, name in enumerate(names):
-        of_name = values[place:] if name == names[-1] else values[place : place + 1]
-        words += [f"--{name}", *of_name] if of_name else []
-    return [*words, *others]
+        is_last = name == names[-1]
+        of_name = values[place:] if is_last else values[place : place + 1]
+        if of_name:
+            named += [f"--{name}", *of_name]
+    return [*files, *named, *after_files[len(values) :]]
 
 
-def _command_line_words(file: str) -> Iterator[str]:
-    """A file of options as words of a command line; an option without a value keeps its default."""
-    try:
-        options = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        options = error
-    if not isinstance(options, dict):
-        raise ValueError(
-            f"{file}: a file of options is a mapping of names to values, got {options}"
-        )
-    for name, value in options.items():
-        if isinstance(value, list):
-            yield from (f"--{name}", *map(str, value)) if value else ()
-        elif value is not None:
-            yield f"--{name}={json.dumps(value) if isinstance(value, dict) else value}"
+def _fields_by_name(groups: Sequence[Any]) -> dict[str, Field[Any]]:
+    """The field of each name that an option may have, written with underscores."""
+    by_name = {}
+    for group in groups:
+        for each in fields(group):
+            by_name[each.name] = each
+            if each.default is True:
+                by_name[f"no_{each.name}"] = each
+    return by_name
+
+
+def _names_in(words: Sequence[str]) -> list[str]:
+    """The names of the options of a command line, with underscores."""
+    options = [word[2:] for word in words if word.startswith("--")]
+    return [option.partition("=")[0].replace("-", "_") for option in options]
+
+
+def _check_names(
+    program: str,
+    by_name: dict[str, Field[Any]],
+    of_files: Sequence[FileOption],
+    of_command: Sequence[str],
+) -> None:
+    """Refuse an option that there is not, and a list given twice, whose first values would go."""
+    for each in of_files:
+        if each.name.replace("-", "_") not in by_name:
+            raise ValueError(f"{each.place}: {_no_such_option(program, each.name, by_name)}")
+    names = _names_in(of_command)
+    for name in names:
+        if name not in by_name and name != "help":
+            raise ValueError(_no_such_option(program, f"--{name}", by_name))
+        if names.count(name) > 1 and _is_list(by_name[name]):
+            raise ValueError(f"--{name} is given twice: write its values after one")
+
+
+def _no_such_option(program: str, name: str, known: dict[str, Field[Any]]) -> str:
+    plain = name.lstrip("-").replace("-", "_")
+    nearest = get_close_matches(plain, known, n=1, cutoff=0.6)
+    advice = f"the nearest is --{nearest[0]}; --help lists all" if nearest else "--help lists all"
+    return f"{program} has no option {name}: {advice}"
+
+
+def _is_list(each: Field[Any]) -> bool:
+    return "list" in str(each.type) and "action" not in each.metadata
+
+
+def _words_of(given: FileOption, by_name: dict[str, Field[Any]]) -> list[str]:
+    """An option of a file as words, with the host's words for YAML's `on` and `off`."""
+    is_bool = "bool" in str(by_name[given.name.replace("-", "_")].type)
+    if is_bool and isinstance(given.value, str) and given.value.lower() in ("on", "off"):
+        value = "true" if given.value.lower() == "on" else "false"
+        return [f"--{given.name}={value}"]
+    return given.words()
+
+
+def _check_value(each: Field[Any], value: Any) -> None:
+    """Refuse a count below 0, and an empty text, which as a path would be the working folder."""
+    if value == each.default:
+        return
+    if type(value) is int and value < 0 and each.name != "max_steps":
+        raise ValueError(f"--{each.name}={value} is below 0")
+    is_empty = value == "" or (isinstance(value, list) and "" in value)
+    if is_empty and not _IS_TEXT.fullmatch(each.name):
+        raise ValueError(f"--{each.name} is empty")
+
+
+def _expand_home(group: Any, each: Field[Any]) -> None:
+    """Write the home folder in the place of a path's `~`, for inputs and outputs alike."""
+    value = getattr(group, each.name)
+    if _IS_TEXT.fullmatch(each.name):
+        return
+    if isinstance(value, str) and value.startswith("~"):
+        setattr(group, each.name, os.path.expanduser(value))
+    elif isinstance(value, list) and any(str(one).startswith("~") for one in value):
+        setattr(group, each.name, [os.path.expanduser(str(one)) for one in value])

@@ -35,6 +35,7 @@ ROOMS += [
     "columns",
     "precision",
     "options",
+    "option_files",
 ]
 ROOMS += ["plots", "tables", "citations", "files", "folders", "marks", "secrets", "optional"]
 OPTIONAL = [

@@ -1,11 +1,14 @@
 """Options of programs: the command line, files of options before it, and words without a name."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, program_name
 
 
 @dataclass
@@ -13,64 +16,178 @@ class Options:
     """Some options."""
 
     count: int = option(3, "A count.")
+    rate: float = option(1.0, "A rate.")
     languages: list[str] = option([], "Languages.")
     my_token: str | None = option(None, "A token.")
     in_order: bool = option(True, "Keep the order.")
     mode: str = option("fast", "How.", choices=["fast", "slow"])
     rates: str = option("{}", "Rates as JSON.")
+    query: str = option("", "A text.")
 
 
-def test_the_command_line_overrides_files_and_names_have_underscores_or_dashes(
-    tmp_path: Path,
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[..., Options]:
+    """Reads the content of a file of options, and words after it."""
+    file = tmp_path / "options.yaml"
+
+    def read(content: str, *words: str) -> Options:
+        file.write_text(content, encoding="utf-8")
+        (options,) = parse([Options], [str(file), *words])
+        return options
+
+    return read
+
+
+def test_a_file_has_options_of_all_kinds(read: Callable[..., Options]) -> None:
+    content = """
+        count: 2
+        languages: ["no", de]
+        my-token: --x
+        in_order: false
+        mode:
+        rates: {head: 0.1}
+    """
+    assert read(content) == Options(
+        count=2,
+        languages=["no", "de"],
+        my_token="--x",
+        in_order=False,
+        rates='{"head": 0.1}',
+    )
+
+
+def test_the_command_line_overrides_files_and_later_files_earlier_ones(
+    tmp_path: Path, read: Callable[..., Options]
 ) -> None:
-    first, second = str(tmp_path / "options.yaml"), str(tmp_path / "second.yml")
-    content = 'count: 2\nlanguages: ["no", de]\nmy-token: --x\nin_order: false\nmode:\nrates: {head: 0.1}\n'
-    Path(first).write_text(content, encoding="utf-8")
-    Path(second).write_text("count: 7\nlanguages: []\n", encoding="utf-8")
-    of_file = Options(
-        count=2, languages=["no", "de"], my_token="--x", in_order=False, rates='{"head": 0.1}'
+    second = tmp_path / "second.yml"
+    second.write_text("count: 7\nlanguages: []\n", encoding="utf-8")
+    options = read(
+        "count: 2\nlanguages: [de]\nin_order: false\nrate: 3",
+        str(second),
+        *["--languages", "fr", "es", "--in-order", "--my-token=a-b"],
     )
-    assert parse([Options], [first]) == (of_file,)
-    (options,) = parse(
-        [Options], [first, second, "--languages", "fr", "es", "--in-order", "--my-token=a-b"]
-    )
-    given = (options.count, options.languages, options.in_order, options.my_token)
-    assert (
-        given == (7, ["fr", "es"], True, "a-b")
-        and not parse([Options], ["--no-in-order"])[0].in_order
-    )
+    assert options.count == 7
+    assert options.rate == 3
+    assert options.languages == ["fr", "es"]
+    assert options.in_order
+    assert options.my_token == "a-b"
 
 
-EMPTY = [["--languages", ""], ["--my_token", ""]]
-WRONG = [
-    *EMPTY,
-    ["--what"],
-    ["--my_tok=hf_abc"],
-    ["word"],
-    ["--languages", "de"] * 2,
-    ["--count=-1"],
-]
+@pytest.mark.parametrize(
+    "text",
+    ["2024_01", "no", "12:30", "1e-4", "on", "010", "0x1F", "2024-01-02", "1_000.5", "=", ".inf"],
+)
+def test_a_text_is_what_is_written(read: Callable[..., Options], text: str) -> None:
+    assert read(f"my_token: {text}").my_token == text
+    assert read(f"languages: [{text}, de]").languages == [text, "de"]
 
 
-@pytest.mark.parametrize("words", WRONG)
-def test_options_that_are_unknown_empty_or_given_twice_and_a_count_below_zero_are_named(
-    words: list[str],
+@pytest.mark.parametrize(("written", "count"), [("010", 10), ("1_000", 1000), ("'7'", 7)])
+def test_a_number_is_that_of_the_command_line(
+    read: Callable[..., Options], written: str, count: int
 ) -> None:
-    with pytest.raises(ValueError, match=words[0]):
+    assert read(f"count: {written}").count == count
+
+
+def test_a_rate_may_have_an_exponent_alone(read: Callable[..., Options]) -> None:
+    assert read("rate: 1e-4").rate == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("on", True), ("off", False), ("No", False), ("yes", True), ("TRUE", True), ("0", False)],
+)
+def test_a_switch_has_the_words_of_yaml(
+    read: Callable[..., Options], written: str, value: bool
+) -> None:
+    assert read(f"in_order: {written}").in_order is value
+
+
+@pytest.mark.parametrize("nothing", ["", "~", "null", "# later"])
+def test_an_option_without_a_value_keeps_its_default(
+    read: Callable[..., Options], nothing: str
+) -> None:
+    assert read(f"mode: {nothing}\nmy_token: {nothing}\nlanguages: []") == Options()
+
+
+def test_a_null_in_quotes_is_a_text(read: Callable[..., Options]) -> None:
+    assert read("my_token: 'null'").my_token == "null"
+
+
+def test_a_mapping_is_json(read: Callable[..., Options]) -> None:
+    content = 'rates: {head: 1e-4, n: 010, on: "no", flag: true, day: 12:30, list: [1, .5, ~]}'
+    assert read(content).rates == (
+        '{"head": 0.0001, "n": 10, "on": "no", "flag": true, "day": "12:30", '
+        '"list": [1, 0.5, null]}'
+    )
+
+
+@pytest.mark.parametrize("word", ["no", "Yes", "off"])
+def test_a_word_in_a_mapping_that_may_be_a_switch_or_a_text_is_refused(
+    read: Callable[..., Options], word: str
+) -> None:
+    with pytest.raises(ValueError, match=f'options.yaml, line 2: {word} .* "{word}", true or'):
+        read(f"count: 1\nrates: {{head: {word}}}")
+
+
+def test_a_tilde_is_the_home_folder_but_in_texts(
+    read: Callable[..., Options], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    expected = Options(my_token="/home/me/a", languages=["/home/me/b", "c"], query="~/d")
+    assert read("my_token: ~/a\nlanguages: [~/b, c]\nquery: ~/d") == expected
+    words = ["--my_token=~/a", "--languages", "~/b", "c", "--query=~/d"]
+    assert parse([Options], words) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--languages", ""], "--languages"),
+        (["--languages", "de", ""], "--languages"),
+        (["--my_token", ""], "--my_token"),
+        (["word"], "'word'"),
+        (["--languages", "de", "--languages", "fr"], "--languages is given twice"),
+        (["--count=-1"], "--count=-1"),
+        (["--what"], "no option --what: --help lists all"),
+        (["--my_tok=hf_abc"], "no option --my_tok: the nearest is --my_token"),
+        (["--no-in-orders"], "no option --no_in_orders: the nearest is --no_in_order"),
+    ],
+)
+def test_what_cannot_be_is_named(words: list[str], named: str) -> None:
+    with pytest.raises(ValueError, match=named) as caught:
         parse([Options], words)
+    assert "hf_abc" not in str(caught.value)
 
 
+def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
+    with program_name("st-xlret train ccp"):
+        with pytest.raises(ValueError, match="^st-xlret train ccp has no option --modes: .*--mode"):
+            parse([Options], ["--modes"])
+        with pytest.raises(SystemExit):
+            parse([Options], ["--help"])
+    assert capsys.readouterr().out.startswith("usage: st-xlret train ccp [OPTIONS.yaml]")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("\ncount: many", "line 2: argument --count.*many"),
+        ("count: 12:30", "line 1: argument --count.*12:30"),
+        ("mode: medium", "line 1: argument --mode.*medium"),
+        ("count: [1, 2]", "'2'"),
+        ("count: 1\n\ncounts: 1", "line 3: .*no option counts: the nearest is --count"),
+        ("count: 1\ncount: 2", "line 2: count is given twice"),
+        ("languages: [de, ~]", "line 1: a list has texts alone"),
+        ("- 1", "a mapping"),
+        ("", "a mapping"),
+        ("count: 1\na: [", "options.yaml, line "),
+    ],
+)
 def test_what_does_not_fit_in_a_file_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    read: Callable[..., Options], capsys: pytest.CaptureFixture[str], content: str, named: str
 ) -> None:
-    lines = {
-        "count: many": "count",
-        "mode: medium": "medium",
-        "count: [1, 2]": "2",
-        "counts: 1": "counts",
-    }
-    for content, named in (lines | {"- 1": "options.yaml", "a: [": "options.yaml"}).items():
-        (tmp_path / "options.yaml").write_text(content, encoding="utf-8")
-        with pytest.raises((SystemExit, ValueError)) as caught:
-            parse([Options], [str(tmp_path / "options.yaml")])
-        assert named in f"{caught.value}{capsys.readouterr().err}"
+    with pytest.raises((SystemExit, ValueError)) as caught:
+        read(content)
+    message = f"{caught.value}{capsys.readouterr().err}"
+    assert re.search(f"(?s){named}", message), message
