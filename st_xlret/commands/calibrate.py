@@ -35,7 +35,9 @@ from st_xlret.options import name_leading_words, option, parse
 from st_xlret.portable import save_portable
 from st_xlret.precision import PRECISIONS
 from st_xlret.stores.apply import apply_calibration
-from st_xlret.stores.base import STORES, Store, counts_in_words, open_store
+from st_xlret.stores.base import Store
+from st_xlret.stores.registry import forms_in_words, open_store
+from st_xlret.stores.sampling import counts_in_words
 
 if TYPE_CHECKING:
     from st_xlret.calibration.judged import Batch, Recall
@@ -123,7 +125,7 @@ class StoreArguments:
 
     vectors: str | None = option(
         None,
-        f"{', '.join(f'F{kind}' if kind[0] == '.' else f'{kind}:...' for kind in STORES)}, instead of texts.",
+        f"{forms_in_words()}, instead of texts.",
     )
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(

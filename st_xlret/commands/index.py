@@ -58,7 +58,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from st_xlret.data.reading import BadLines, cache_key
     from st_xlret.hub.export import load_model
     from st_xlret.languages import UNKNOWN, language_identifier_or_none
-    from st_xlret.stores.files import METADATA
+    from st_xlret.stores.parquet import METADATA
 
     count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
     work = target.with_name(f".{target.name}.embeddings")

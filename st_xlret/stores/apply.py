@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from st_xlret.stores.base import Store, vector_column
+from st_xlret.stores.base import Store
+from st_xlret.stores.batches import Matrix, vector_column
 
 if TYPE_CHECKING:
     from st_xlret import VectorCalibration
 
 
 class RowCounts(NamedTuple):
-    """How many rows `apply_calibration` has written, in this run, and how many not, by the reason."""
+    """How many rows `apply_calibration` has written, in this run, and how many not, by reason."""
 
     written: int
     left_out: Counter[str]
@@ -27,12 +29,14 @@ def apply_calibration(
 ) -> RowCounts:
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
-    In a database but LanceDB every batch counts: the same call continues a run that was interrupted, and maps rows that
-    were added since. A file or a table of LanceDB is written whole or not at all.
+    In a database but LanceDB every batch counts: the same call continues a run that was
+    interrupted, and maps rows that were added since. A file or a table of LanceDB is written whole
+    or not at all.
 
-    `into` is the name of the new file, named vector or collection (Qdrant), column (PostgreSQL), table (LanceDB) or
-    collection (Chroma). An `OSError` says that the name is taken, or that the store has not taken all rows; a
-    `ValueError` that the map is of other vectors, or of queries alone, or that the vectors are mapped already.
+    `into` is the name of what is written: a file or, in a database, a named vector, a column, a
+    table or a collection, as the guide of stored vectors has it for each store. An `OSError` says
+    that the name is taken, or that the store has not taken all rows; a `ValueError` that the map is
+    of other vectors, or of queries alone, or that the vectors are mapped already.
 
     Example:
         >>> import tempfile
@@ -48,44 +52,74 @@ def apply_calibration(
     """
     if calibration.queries_only:
         raise ValueError(
-            "this calibration maps queries alone: there is nothing to write, the stored vectors stay"
+            "this calibration maps queries alone: there is nothing to write, "
+            "the stored vectors stay"
         )
     store.refuse_mapped()
     calibration.check(
         dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
     )
-    left_out, written = Counter[str](), 0
+    mark = f"{calibration.fingerprint} of {store.name_in_store}"
+    with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
+        mapping = _Mapping(calibration, store, bar)
+        gone = store.write(into, mark, mapping.map_batch)
+    mapping.left_out["deleted meanwhile"] = gone
+    return RowCounts(mapping.written - gone, +mapping.left_out)
 
-    def map_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-        nonlocal written
-        vectors, is_usable, codes = store.check_rows(
-            batch, left_out, needs_language=bool(calibration.languages)
+
+class _Mapping:
+    """Maps batch after batch, and counts what is written and what is not."""
+
+    def __init__(self, calibration: VectorCalibration, store: Store, bar: tqdm) -> None:
+        self.written = 0
+        self.left_out = Counter[str]()
+        self._calibration = calibration
+        self._store = store
+        self._bar = bar
+
+    def map_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with mapped vectors; null where there is none."""
+        needs_language = bool(self._calibration.languages)
+        vectors, is_usable, codes = self._store.check_rows(
+            batch, self.left_out, needs_language=needs_language
         )
-        if calibration.languages:
-            for code in sorted(set(codes[is_usable].tolist()) - set(calibration.languages)):
-                left_out[f"in {code}, for which there is no map"] += int(
-                    (is_usable & (codes == code)).sum()
-                )
-                is_usable &= codes != code
+        if needs_language:
+            is_usable = is_usable & self._has_map(codes, is_usable)
+        mapped = self._map_rows(vectors, is_usable, codes)
+        has_vector = (np.abs(mapped) <= np.finfo(self._store.numbers).max).all(axis=1)
+        mapped[~has_vector] = np.nan
+        lost = int((is_usable & ~has_vector).sum())
+        self.left_out["of which the map leaves nothing to store"] += lost
+        self.written += int(has_vector.sum())
+        self._bar.update(batch.num_rows)
+        place = batch.schema.get_field_index("vector")
+        return batch.set_column(place, "vector", vector_column(mapped))
+
+    def _has_map(
+        self, codes: NDArray[np.object_], is_usable: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Whether there is a map of a row's language; usable rows without one are counted."""
+        known = self._calibration.languages
+        has_map = np.ones(len(codes), bool)
+        for code in sorted(set(codes[is_usable].tolist()) - set(known)):
+            is_of_code = codes == code
+            lost = int((is_usable & is_of_code).sum())
+            self.left_out[f"in {code}, for which there is no map"] += lost
+            has_map &= ~is_of_code
+        return has_map
+
+    def _map_rows(
+        self, vectors: Matrix, is_usable: NDArray[np.bool_], codes: NDArray[np.object_]
+    ) -> Matrix:
+        """The mapped vectors, NaN where a row cannot be mapped."""
         mapped = np.full_like(vectors, np.nan)
         parts = [np.flatnonzero(is_usable)]
         while parts:
             rows = parts.pop()
-            languages = codes[rows].tolist() if calibration.languages else None
+            languages = codes[rows].tolist() if self._calibration.languages else None
             try:
-                mapped[rows] = calibration.transform(vectors[rows], "document", languages)
+                mapped[rows] = self._calibration.transform(vectors[rows], "document", languages)
             except ValueError:  # of a vector that is the mean itself, nothing is left
-                parts += np.array_split(rows, 2) if len(rows) > 1 else []
-        has_vector = (np.abs(mapped) <= np.finfo(store.numbers).max).all(axis=1)
-        mapped[~has_vector] = np.nan
-        left_out["of which the map leaves nothing to store"] += int((is_usable & ~has_vector).sum())
-        written += int(has_vector.sum())
-        bar.update(batch.num_rows)
-        return batch.set_column(
-            batch.schema.get_field_index("vector"), "vector", vector_column(mapped)
-        )
-
-    mark = f"{calibration.fingerprint} of {store.name_in_store}"
-    with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
-        left_out["deleted meanwhile"] = gone = store.write(into, mark, map_batch)
-    return RowCounts(written - gone, +left_out)
+                if len(rows) > 1:
+                    parts += np.array_split(rows, 2)
+        return mapped

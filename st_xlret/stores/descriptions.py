@@ -1,0 +1,42 @@
+"""What a store says of its vectors: the metric that compares them, and the model that made them."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Metric = Literal["cosine", "dot", "euclidean"]
+
+METRICS: dict[str, Metric] = {
+    "cosine": "cosine",
+    "dot": "dot",
+    "ip": "dot",
+    "euclid": "euclidean",
+    "l2": "euclidean",
+}
+"""What the stores call the metrics, in lower case."""
+
+
+def metric_of(name: str | None, where: str) -> Metric | None:
+    """The metric that a store calls so; None if it calls none.
+
+    A `ValueError` is of one that maps do not keep.
+    """
+    if not name:
+        return None
+    if name.lower() not in METRICS:
+        kept = "maps are for cosine, dot product and Euclidean distance"
+        raise ValueError(f"{where} compares vectors by {name}; {kept}")
+    return METRICS[name.lower()]
+
+
+def model_name_in(settings: Mapping[str, Any]) -> str | None:
+    """The name of the model in the settings of a client, or in the metadata of a collection."""
+    for key in ("model_name", "model", "name"):
+        name = settings.get(key)
+        if isinstance(name, str):
+            return _fit_for_pages(name) or None
+    return None
+
+
+def _fit_for_pages(name: str) -> str:
+    """A name without what would break a page that shows it."""
+    return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>")

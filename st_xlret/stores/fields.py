@@ -1,0 +1,76 @@
+"""What is read beside a vector, and the fields that have it."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+USUAL_FIELDS: dict[str, tuple[str, ...]] = {
+    "language": ("language", "lang", "metadata.language", "metadata.lang"),
+    "text": ("text", "page_content"),
+    "source": ("source", "url", "metadata.source", "metadata.url"),
+    "group": (),
+}
+"""What is read beside a vector, and the fields that usually have it."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Where a store has what. None: the usual names, see `open_store`."""
+
+    vector: str | None = None
+    language: str | None = None
+    text: str | None = None
+    group: str | None = None
+    languages_file: str | None = None
+
+    def named_for(self, what: str) -> str | None:
+        """The field that the user has named for one of `USUAL_FIELDS`."""
+        named = {"language": self.language, "text": self.text, "group": self.group}
+        return named.get(what)
+
+    def paths(self, what: str) -> tuple[str, ...]:
+        """The field that the user has named for one of `USUAL_FIELDS`, or the usual ones."""
+        named = self.named_for(what)
+        return (named,) if named else USUAL_FIELDS[what]
+
+    def columns_of_payloads(self, payloads: Sequence[Any]) -> dict[str, list[str | None]]:
+        """The columns beside the vectors, from the payload of each row."""
+        columns = {}
+        for what in USUAL_FIELDS:
+            paths = self.paths(what)
+            columns[what] = [payload_value(payload, paths) for payload in payloads]
+        return columns
+
+
+def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
+    """The first value that a nested payload has at one of the paths, such as "metadata.lang"."""
+    for path in paths:
+        value = payload
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        is_nan = value != value
+        if value in (None, "") or is_nan:
+            continue
+        if isinstance(value, float) and value.is_integer():
+            return str(int(value))
+        return str(value)
+    return None
+
+
+def find_field(
+    present: Collection[str], field: str | None, usual: Sequence[str], where: str
+) -> str | None:
+    """The field that was named, or the first usual one that is there.
+
+    A `ValueError` lists what there is instead.
+    """
+    if field is None:
+        field = next((name for name in usual if name in present), None)
+        if field is None:
+            return None
+    count = list(present).count(field)
+    if count != 1:
+        number = f"{count} fields" if count else "no field"
+        names = ", ".join(repr(name) for name in list(present)[:20])
+        raise ValueError(f"{where} has {number} {field!r}; it has {names or 'none'}")
+    return field

@@ -1,0 +1,309 @@
+"""Vectors in PostgreSQL with pgvector."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from st_xlret.optional import import_optional
+from st_xlret.stores.address import parse_address
+from st_xlret.stores.base import Change, Store
+from st_xlret.stores.batches import batch_vectors, first_vector_length, make_batch
+from st_xlret.stores.descriptions import METRICS, Metric, metric_of
+from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+
+_COLUMNS = """
+SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
+"""
+_KEYS = """
+SELECT attname FROM pg_index JOIN pg_attribute ON attrelid = indrelid AND attnum = ANY(indkey)
+WHERE indrelid = %s AND indisprimary
+"""
+# Also of an expression, such as a cast.
+_OPERATOR_CLASSES = """
+SELECT opcname FROM pg_depend JOIN pg_index ON indexrelid = objid
+JOIN pg_opclass ON pg_opclass.oid = indclass[0]
+JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+WHERE classid = 'pg_class'::regclass AND refobjid = %s AND attname = %s
+"""
+_HEIRS = """
+SELECT 1 FROM pg_inherits JOIN pg_class ON oid = inhparent
+WHERE inhparent = %s AND relkind = 'r' LIMIT 1
+"""
+_FIRST_VECTOR = "SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1"
+# Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be
+# that text.
+_ROWS = """
+SELECT {{key}}::text, {{column}}, {beside} FROM {{table}}
+WHERE {condition} ORDER BY {{table}}.{{key}} LIMIT {size}
+"""
+_ADD_COLUMN = "ALTER TABLE {{table}} ADD {{new}} {kind}"
+_ADD_COMMENT = "COMMENT ON COLUMN {table}.{new} IS {text}"
+_STAGE = "CREATE TEMP TABLE mapped_rows (key text, mapped {kind}) ON COMMIT DROP"
+_STAGE_ROWS = "COPY mapped_rows FROM STDIN (FORMAT BINARY)"
+_UPDATE = """
+UPDATE {{table}} SET {{new}} = mapped_rows.mapped
+FROM mapped_rows WHERE {{table}}.{{key}} = mapped_rows.key::{key_type}
+"""
+_COUNT_UPDATED = """
+SELECT count(*), count({{table}}.{{key}}), count({{table}}.{{new}})
+FROM mapped_rows LEFT JOIN {{table}} ON {{table}}.{{key}} = mapped_rows.key::{key_type}
+"""
+# 3 and 3.0 are one number.
+_JSON_AS_TEXT = """
+CASE jsonb_typeof({0}) WHEN 'number' THEN trim_scale({0}::numeric)::text ELSE {0} #>> '{{}}' END
+"""
+
+_COMMENT = "st-xlret apply: "  # before the mark, in the comment on a column of mapped vectors
+# Settings of libpq, unless the address has its own: a server that does not answer, and one that is
+# gone, for 60 s.
+_LIMITS = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+_LONGEST_NAME = 63  # bytes of a name that PostgreSQL keeps
+# For the lock of a table, which makes every later query wait, or of a row.
+_SECONDS = 2
+_TRIES = 5
+_NEEDED_FOR = "vectors in PostgreSQL"
+
+
+class PostgresStore(Store):
+    """A column of a table that has a primary key of one column."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        parsed = parse_address(address, "table", "column", optional=None)
+        self.psycopg = import_optional("psycopg", extra="pgvector", needed_for=_NEEDED_FOR)
+        pgvector = import_optional("pgvector.psycopg", extra="pgvector", needed_for=_NEEDED_FOR)
+        self.sql = self.psycopg.sql
+        self.name = parsed.shown
+        self.secrets = parsed.secrets
+        self.fields = fields
+        self.name_in_store = parsed.options["column"]
+        self.table = self.sql.Identifier(*parsed.options["table"].split("."))
+        settings = {**_LIMITS, **parsed.options}
+        del settings["table"], settings["column"]
+        with self.sanitize_errors():
+            self.connection = self.psycopg.connect(
+                f"postgresql:{parsed.place}", autocommit=True, **settings
+            )
+            pgvector.register_vector(self.connection)
+            named = self.table.as_string(self.connection)
+            ((oid,),) = self._fetch("SELECT %s::regclass::oid", named)
+            self.columns = {}
+            for name, kind, comment in self._fetch(_COLUMNS, oid):
+                self.columns[name] = (kind, comment or "")
+            keys = [name for (name,) in self._fetch(_KEYS, oid)]
+            classes = [name for (name,) in self._fetch(_OPERATOR_CLASSES, oid, self.name_in_store)]
+            has_heirs = bool(self._fetch(_HEIRS, oid))
+            ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", oid)
+        if has_policies:
+            warnings.warn(
+                f"{self.name}: what row policies hide from this user is not read, nor counted",
+                stacklevel=3,
+            )
+        self._check_column()
+        self._set_key(keys, has_heirs)
+        self.present = self.columns
+        self.metric = self._metric_of_indexes(classes)
+        self.beside = {}
+        for what, usual in USUAL_FIELDS.items():
+            self.beside[what] = self._field_expression(fields.named_for(what), usual)
+        self._set_type_and_dimension()
+
+    def _check_column(self) -> None:
+        vectors = []
+        for name, (kind, _) in self.columns.items():
+            if kind.partition("(")[0] in ("vector", "halfvec"):
+                vectors.append(name)
+        where = f"{self.name}, among its columns of type vector and halfvec,"
+        find_field(vectors, self.name_in_store, (), where)
+
+    def _set_key(self, keys: Sequence[str], has_heirs: bool) -> None:
+        """Keep the primary key, by which a row is found again."""
+        needed = None
+        if has_heirs:
+            needed = "no tables that inherit from it"
+        elif len(keys) != 1:
+            needed = "a primary key of one column"
+        if needed:
+            raise ValueError(
+                f"{self.name}: the table needs {needed}: by its key a row is found again"
+            )
+        self.key = keys[0]
+        self.key_type, _ = self.columns[self.key]
+
+    def _metric_of_indexes(self, classes: Sequence[str]) -> Metric | None:
+        """The metric of the column's indexes, from the names of their operator classes.
+
+        Of several, one that maps keep is taken.
+        """
+        metrics = []
+        for name in classes:
+            kind, *rest = name.split("_")
+            if kind in ("vector", "halfvec") and len(rest) == 2:  # such as vector_cosine_ops
+                metrics.append(rest[0])
+        kept = [name for name in metrics if name in METRICS]
+        chosen = (kept or metrics or [None])[0]
+        return metric_of(chosen, self.name)
+
+    def _set_type_and_dimension(self) -> None:
+        kind, comment = self.columns[self.name_in_store]
+        if comment.startswith(_COMMENT):
+            self.mark = comment.removeprefix(_COMMENT)
+        self.type_name, _, size = kind.rstrip(")").partition("(")
+        if self.type_name == "halfvec":
+            self.numbers = np.float16
+        if size:
+            self.dimension = int(size)
+            return
+        with self.sanitize_errors():
+            rows = self._fetch(self._format(_FIRST_VECTOR))
+        self.dimension = first_vector_length(vector.to_list() for (vector,) in rows)
+
+    def __len__(self) -> int:
+        ((count,),) = self._fetch(self._format("SELECT count(*) FROM {table}"))
+        return int(count)
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in the order of their keys, by their keys."""
+        return self._select(texts, "TRUE")
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new column of the same table and type; a row without a vector has null in it."""
+        into = _as_kept(into)
+        comment = f"{_COMMENT}{mark}"
+        is_taken = into in self.columns
+        there = self.columns[into][1] if is_taken else None
+        self.refuse_taken(f"a column {into}", is_taken, comment, there)
+        new = self.sql.Identifier(into)
+        gone = 0
+        with self.sanitize_errors():
+            if not is_taken:
+                self._add_column(new, comment)
+            # A rerun goes on.
+            texts = self.fields.text is not None
+            for batch in self._select(texts, "{new} IS NULL", new=new):
+                gone += self._update_column(new, change(batch))
+        return gone
+
+    def _add_column(self, new: Any, comment: str) -> None:
+        add = _ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})")
+        commands = [
+            self._format(add, new=new),
+            self._format(_ADD_COMMENT, new=new, text=self.sql.Literal(comment)),
+        ]
+
+        def run(cursor: Any) -> None:
+            for command in commands:
+                cursor.execute(command, ())
+
+        self._run_briefly(run)
+
+    def _run_briefly(self, action: Callable[[Any], Any]) -> Any:
+        """Run an action in a transaction that waits for nobody long, a few times.
+
+        So it makes nobody else wait.
+        """
+        is_held = self.psycopg.errors.LockNotAvailable
+        for _ in range(_TRIES):
+            with suppress(is_held), self.connection.transaction(), self.connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
+                return action(cursor)
+            time.sleep(_SECONDS)  # in which others get the table
+        raise OSError(
+            "another session holds the table, or rows of it: "
+            "run it again later, it goes on from here"
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    def _select(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
+        """The rows that meet a condition, as batches, in the order of their keys."""
+        beside = list(self.beside) if texts else ["language"]
+        columns = ", ".join(f"{{{what}}}::text" for what in beside)
+        names.update(self.beside)
+        after = condition
+        while True:
+            query = _ROWS.format(beside=columns, condition=after, size=self.size)
+            rows = self._fetch(self._format(query, **names))
+            if not rows:
+                return
+            keys, vectors, *others = zip(*rows, strict=True)
+            column = self.vector_column([_numbers_of(vector) for vector in vectors])
+            yield make_batch(keys, column, dict(zip(beside, others, strict=True)))
+            names["last"] = self.sql.Literal(keys[-1])
+            after = f"{condition} AND {{key}} > {{last}}::{self.key_type}"
+
+    def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
+        """Write a batch as a whole, or not at all. Gives the number of rows that are gone."""
+        kinds = import_optional("pgvector", extra="pgvector", needed_for=_NEEDED_FOR)
+        vector_class = kinds.HalfVector if self.type_name == "halfvec" else kinds.Vector
+        keys = batch.column("id").to_pylist()
+        vectors = batch_vectors(batch)
+        update = self._format(_UPDATE.format(key_type=self.key_type), new=new)
+        count = self._format(_COUNT_UPDATED.format(key_type=self.key_type), new=new)
+
+        def run(cursor: Any) -> int:
+            cursor.execute(_STAGE.format(kind=self.type_name))
+            with cursor.copy(_STAGE_ROWS) as copy:
+                copy.set_types(["text", self.type_name])
+                for key, vector in zip(keys, vectors, strict=True):
+                    if not np.isnan(vector[0]):
+                        copy.write_row((key, vector_class(vector)))
+            cursor.execute(update, ())
+            sent, present, stored = cursor.execute(count, ()).fetchone()
+            return self.check_stored_rows(sent, present, stored)
+
+        return int(self._run_briefly(run))
+
+    def _fetch(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+        with self.connection.cursor(binary=True) as cursor:
+            rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
+        return rows
+
+    def _format(self, query: str, **more: Any) -> Any:
+        """A query with names in it, in which % is doubled, as in every query that takes values."""
+        parts = {
+            "table": self.table,
+            "column": self.sql.Identifier(self.name_in_store),
+            "key": self.sql.Identifier(self.key),
+            **more,
+        }
+        quoted = {}
+        for what, part in parts.items():
+            text = part.as_string(self.connection).replace("%", "%%")
+            quoted[what] = self.sql.SQL(text)
+        return self.sql.SQL(query).format(**quoted)
+
+    def _field_expression(self, field: str | None, usual: Sequence[str]) -> Any:
+        """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
+        column, _, path = (field or "").partition(".")
+        if path and field not in self.columns:
+            find_field(self.columns, column, usual, self.name)
+            steps = [self.sql.Literal(step) for step in path.split(".")]
+            value = self.sql.SQL("jsonb_extract_path({}::jsonb, {})").format(
+                self.sql.Identifier(column), self.sql.SQL(", ").join(steps)
+            )
+            return self.sql.SQL(_JSON_AS_TEXT).format(value)
+        present = find_field(self.columns, field, usual, self.name)
+        return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
+
+
+def _as_kept(name: str) -> str:
+    """A name as PostgreSQL keeps it, which cuts long ones wherever they stand."""
+    return name.encode()[:_LONGEST_NAME].decode(errors="ignore")
+
+
+def _numbers_of(vector: Any) -> Any:
+    return None if vector is None else vector.to_numpy()

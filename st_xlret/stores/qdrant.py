@@ -1,0 +1,309 @@
+"""Vectors in Qdrant."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from st_xlret.optional import import_optional
+from st_xlret.stores.address import parse_address
+from st_xlret.stores.base import Change, Store
+from st_xlret.stores.batches import batch_vectors, make_batch
+from st_xlret.stores.descriptions import metric_of, model_name_in
+from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+
+_MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
+_NUMBERS = 250_000  # in a request
+_ANSWER = 60  # seconds for an answer
+_COPIED_PARAMETERS = (
+    "shard_number",
+    "replication_factor",
+    "write_consistency_factor",
+    "on_disk_payload",
+)
+
+
+class QdrantStore(Store):
+    """The vectors of a collection, or those of one name."""
+
+    def __init__(self, address: str, fields: Fields) -> None:
+        parsed = parse_address(address, "collection", optional=("vector", "api_key"))
+        qdrant = import_optional("qdrant_client", extra="qdrant", needed_for="vectors in Qdrant")
+        self.name = parsed.shown
+        self.fields = fields
+        self.models = qdrant.models
+        self.collection = parsed.options["collection"]
+        key = parsed.options.get("api_key") or os.environ.get("QDRANT_API_KEY")
+        self.secrets = (*parsed.secrets, key) if key else parsed.secrets
+        with self.sanitize_errors():
+            if parsed.place.startswith(("http://", "https://")):
+                self.client = qdrant.QdrantClient(
+                    url=parsed.place, api_key=key, timeout=_ANSWER
+                )
+            else:
+                self.client = qdrant.QdrantClient(path=parsed.place)
+            self.info = self.client.get_collection(self.collection)
+        self._set_vector(parsed.options.get("vector"))
+
+    def _set_vector(self, named: str | None) -> None:
+        """Keep which vectors are meant, and what the collection says of them."""
+        config = self.info.config
+        dense = _dense_vectors(config.params.vectors)
+        if named is None:
+            named = next(iter(dense)) if len(dense) == 1 else ""
+        where = f"{self.name}, of whose vectors &vector=... names one,"
+        find_field(dense, named, (), where)
+        self.vector = named
+        self.parameters = dense[named]
+        self.name_in_store = named or self.collection
+        metadata = config.metadata or {}
+        self.mark = (metadata.get(_MARKS) or {}).get(named)
+        self.model = model_name_in({"model": metadata.get("model")})
+        self.dimension = self.parameters.size
+        self.metric = metric_of(self.parameters.distance.value, self.name)
+        if self.parameters.datatype == self.models.Datatype.FLOAT16:
+            self.numbers = np.float16
+
+    def __len__(self) -> int:
+        return int(self.client.count(self.collection).count)
+
+    def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
+        """The points, by their ids."""
+        wanted = USUAL_FIELDS if texts else ("language",)
+        payload = []
+        for what in wanted:
+            payload += [path.partition(".")[0] for path in self.fields.paths(what)]
+        for records in self._scroll(payload):
+            yield self._as_batch(records)
+
+    def write(self, into: str, mark: str, change: Change) -> int:
+        """A new named vector of the same points (Qdrant 1.18), or a new collection.
+
+        The latter where the vectors have no name. Such a collection stays one: with a second
+        vector, programs would have to name the first.
+        """
+        if self.parameters.datatype == self.models.Datatype.UINT8:
+            raise ValueError(
+                f"{self.name} holds numbers from 0 to 255, and mapped ones would be 0: "
+                "map queries alone"
+            )
+        target = _NewVector(self, into) if self.vector else _NewCollection(self, into)
+        gone = 0
+        with self.sanitize_errors():
+            target.make(mark)
+            for records in self._scroll(True, target.unwritten()):  # a stopped run goes on
+                gone += self._write_records(target, target.missing_of(records), change)
+        return gone
+
+    def _write_records(self, target: "_Target", records: list[Any], change: Change) -> int:
+        """Write some records with their mapped vectors; gives how many are gone."""
+        mapped = batch_vectors(change(self._as_batch(records)))
+        sent = []
+        vectors = []
+        for record, vector in zip(records, mapped, strict=True):
+            if not np.isnan(vector[0]):
+                sent.append(record)
+                vectors.append(vector.tolist())
+        if not sent:
+            return 0
+        target.send(sent, vectors)
+        there, stored = target.counts([record.id for record in sent])
+        return self.check_stored_rows(len(sent), there, stored)
+
+    def close(self) -> None:
+        """Let other programs use a folder of the local mode."""
+        self.client.close()
+
+    def _scroll(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
+        limit = max(1, min(self.size, _NUMBERS // self.dimension))
+        place = None
+        while True:
+            records, place = self.client.scroll(
+                self.collection,
+                only,
+                limit=limit,
+                offset=place,
+                with_payload=payload,
+                with_vectors=[self.vector] if self.vector else True,
+            )
+            if records:
+                yield records
+            if place is None:
+                return
+
+    def _as_batch(self, records: Sequence[Any]) -> pa.RecordBatch:
+        vectors = []
+        for record in records:
+            vector = record.vector
+            if isinstance(vector, dict):
+                vector = vector.get(self.vector)
+            vectors.append(vector)
+        ids = [record.id for record in records]
+        beside = self.fields.columns_of_payloads([record.payload for record in records])
+        return make_batch(ids, self.vector_column(vectors), beside)
+
+
+def _dense_vectors(parameters: Any) -> dict[str, Any]:
+    """The vectors of a collection that are one for each point, by their names; "" for no name."""
+    named = parameters if isinstance(parameters, dict) else {"": parameters}
+    dense = {}
+    for name, each in named.items():
+        if each and not each.multivector_config:
+            dense[name] = each
+    return dense
+
+
+class _Target(ABC):
+    """Where mapped vectors go."""
+
+    def __init__(self, store: QdrantStore, into: str) -> None:
+        self.store = store
+        self.client = store.client
+        self.models = store.models
+        self.into = into
+
+    @abstractmethod
+    def make(self, mark: str) -> None:
+        """Make the place, if it is not there; refuse it if it bears another mark."""
+
+    @abstractmethod
+    def unwritten(self) -> Any:
+        """A filter of the points that may have no mapped vector yet."""
+
+    @abstractmethod
+    def missing_of(self, records: list[Any]) -> list[Any]:
+        """Those of the records that have no mapped vector yet."""
+
+    @abstractmethod
+    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+        """Write the mapped vectors of records."""
+
+    @abstractmethod
+    def counts(self, ids: list[Any]) -> tuple[int, int]:
+        """How many of these points are there, and how many have a mapped vector."""
+
+    def _count(self, collection: str, *conditions: Any) -> int:
+        only = self.models.Filter(must=list(conditions))
+        return int(self.client.count(collection, only).count)
+
+
+class _NewVector(_Target):
+    """A named vector of the same points."""
+
+    def make(self, mark: str) -> None:
+        """Make the vector like the one that is mapped."""
+        client = self.client
+        collection = self.store.collection
+        # Others may have added vectors since the store was opened.
+        config = client.get_collection(collection).config
+        marks = (config.metadata or {}).get(_MARKS) or {}
+        sparse = config.params.sparse_vectors or {}
+        is_taken = self.into in config.params.vectors or self.into in sparse
+        self.store.refuse_taken(f"a vector {self.into}", is_taken, mark, marks.get(self.into))
+        if is_taken:
+            return
+        # The mark first: a run that is stopped between the two would be refused as somebody else's.
+        client.update_collection(collection, metadata={_MARKS: {**marks, self.into: mark}})
+        of = self.store.parameters
+        dense = self.models.DenseVectorConfig(
+            size=of.size, distance=of.distance, datatype=of.datatype
+        )
+        vector = self.models.DenseVectorNameConfig(dense=dense)
+        client.create_vector_name(collection, self.into, vector)
+        difference = self.models.VectorParamsDiff
+        settings = {name: getattr(of, name, None) for name in difference.model_fields}
+        client.update_collection(
+            collection, vectors_config={self.into: difference(**settings)}
+        )
+
+    def unwritten(self) -> Any:
+        """The points without the vector."""
+        return self.models.Filter(must_not=[self._has_vector()])
+
+    def missing_of(self, records: list[Any]) -> list[Any]:
+        """All: the filter leaves out the others."""
+        return records
+
+    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+        """Add the vector to its points."""
+        points = []
+        for record, vector in zip(records, vectors, strict=True):
+            points.append(self.models.PointVectors(id=record.id, vector={self.into: vector}))
+        try:
+            self.client.update_vectors(self.store.collection, points)
+        except Exception as error:
+            # Of a point that was deleted meanwhile; the others are written.
+            if not isinstance(error, KeyError) and getattr(error, "status_code", 0) != 404:
+                raise
+
+    def counts(self, ids: list[Any]) -> tuple[int, int]:
+        """The points may have been deleted meanwhile."""
+        of_ids = self.models.HasIdCondition(has_id=ids)
+        stored = self._count(self.store.collection, of_ids, self._has_vector())
+        return self._count(self.store.collection, of_ids), stored
+
+    def _has_vector(self) -> Any:
+        return self.models.HasVectorCondition(has_vector=self.into)
+
+
+class _NewCollection(_Target):
+    """A collection with the settings, payload and sparse vectors of the one that is mapped."""
+
+    def make(self, mark: str) -> None:
+        """Make the collection."""
+        client = self.client
+        is_taken = client.collection_exists(self.into)
+        marks = {}
+        if is_taken:
+            metadata = client.get_collection(self.into).config.metadata or {}
+            marks = metadata.get(_MARKS) or {}
+        self.store.refuse_taken(f"a collection {self.into}", is_taken, mark, marks.get(""))
+        if is_taken:
+            return
+        config = self.store.info.config
+        parameters = {name: getattr(config.params, name) for name in _COPIED_PARAMETERS}
+        client.create_collection(
+            self.into,
+            config.params.vectors,
+            config.params.sparse_vectors,
+            hnsw_config=self.models.HnswConfigDiff(**config.hnsw_config.model_dump()),
+            optimizers_config=self.models.OptimizersConfigDiff(
+                **config.optimizer_config.model_dump()
+            ),
+            quantization_config=config.quantization_config,
+            metadata={**(config.metadata or {}), _MARKS: {"": mark}},
+            **parameters,
+        )
+        for field, index in self.store.info.payload_schema.items():
+            client.create_payload_index(self.into, field, index.params or index.data_type)
+
+    def unwritten(self) -> Any:
+        """All points: those of another collection are no filter."""
+        return self.models.Filter(must_not=[])
+
+    def missing_of(self, records: list[Any]) -> list[Any]:
+        """Those that are not in the new collection."""
+        ids = [record.id for record in records]
+        present = self.client.retrieve(self.into, ids, with_payload=False)
+        present_ids = {record.id for record in present}
+        return [record for record in records if record.id not in present_ids]
+
+    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+        """Copy the points, with the mapped vectors in the place of theirs."""
+        points = []
+        for record, vector in zip(records, vectors, strict=True):
+            copied: Any = vector
+            if isinstance(record.vector, dict):  # with sparse ones
+                copied = {**record.vector, "": vector}
+            points.append(
+                self.models.PointStruct(id=record.id, vector=copied, payload=record.payload)
+            )
+        self.client.upsert(self.into, points)
+
+    def counts(self, ids: list[Any]) -> tuple[int, int]:
+        """All were copied: what is deleted meanwhile stays in the copy."""
+        of_ids = self.models.HasIdCondition(has_id=ids)
+        return len(ids), self._count(self.into, of_ids)

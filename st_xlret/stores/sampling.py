@@ -1,0 +1,177 @@
+"""Which rows can be used, and a sample of them in which every row has the same chance."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from st_xlret.languages import language_of_label, match_language
+from st_xlret.stores.batches import Matrix, batch_vectors
+
+_NO_CODE = "with a language that is no code, such as"
+# The square of the shortest length of which float32 has all digits.
+_SHORTEST = np.finfo(np.float32).tiny
+
+
+class CheckedRows(NamedTuple):
+    """The rows of a batch, as they can be used.
+
+    Attributes:
+        vectors: (n, d).
+        is_usable: (n,), whether a row has a finite vector and, if it needs one, a language.
+        codes: (n,), the languages, "" for none.
+    """
+
+    vectors: Matrix
+    is_usable: NDArray[np.bool_]
+    codes: NDArray[Any]
+
+
+def check_rows(
+    batch: pa.RecordBatch,
+    left_out: Counter[str],
+    *,
+    needs_language: bool,
+    drawn: NDArray[np.bool_],
+    identify: Callable[[str], str] | None,
+) -> CheckedRows:
+    """See `Store.check_rows`; `identify` is given where texts tell the language."""
+    vectors = batch_vectors(batch)
+    squares = np.einsum("nd,nd->n", vectors, vectors)
+    is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
+    left_out["without a vector that can be mapped"] += int((~is_usable).sum())
+    labels, codes = _labels_and_codes(batch)
+    if not needs_language:
+        return CheckedRows(vectors, is_usable, np.where(codes == "", labels, codes))
+    if identify is not None:
+        texts = batch.column("text")
+        for row in np.flatnonzero(drawn & is_usable & (labels == "")).tolist():
+            text = texts[row].as_py()
+            codes[row] = identify(text) if text else ""
+    is_lacking = drawn & is_usable & (codes == "")
+    _count_lacking(labels[is_lacking].tolist(), left_out)
+    return CheckedRows(vectors, is_usable & (codes != ""), codes)
+
+
+def _labels_and_codes(batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
+    labels = np.empty(batch.num_rows, object)
+    codes = np.empty(batch.num_rows, object)
+    for row, label in enumerate(batch.column("language").to_pylist()):
+        labels[row], codes[row] = _label_and_code(label)
+    return labels, codes
+
+
+@lru_cache(maxsize=65_536)
+def _label_and_code(label: str | None) -> tuple[str, str]:
+    """A label and its code: "" for a label that is missing, and for the code of one that is none."""
+    try:
+        code = language_of_label(label) or ""
+    except ValueError:
+        return label or "", ""
+    return code, code
+
+
+def _count_lacking(labels: Sequence[str], left_out: Counter[str]) -> None:
+    """Count the rows without a language; those whose label is no code under the first such label."""
+    unreadable = [label for label in labels if label]
+    left_out["without a language"] += len(labels) - len(unreadable)
+    if unreadable:
+        reason = f"{_NO_CODE} {unreadable[0][:40]!r}"
+        for known in left_out:
+            if _NO_CODE in known:
+                reason = known
+        left_out[reason] += len(unreadable)
+
+
+def counts_in_words(left_out: Mapping[str, int]) -> str:
+    """Counts of rows by reason, in words."""
+    parts = []
+    for reason, count in left_out.items():
+        if count:
+            rows = "row" if count == 1 else "rows"
+            parts.append(f"{count} {rows} {reason}")
+    return "; ".join(parts)
+
+
+@dataclass
+class _Lowest:
+    """The rows with the lowest lots so far, `size` at most."""
+
+    size: int
+    lots: NDArray[np.float64]
+    vectors: Matrix
+
+    def add(self, lots: NDArray[np.float64], vectors: Matrix) -> None:
+        """Take more rows into account."""
+        every_lot = np.concatenate([self.lots, lots])
+        lowest = np.argsort(every_lot)[: self.size]
+        self.lots = every_lot[lowest]
+        self.vectors = np.concatenate([self.vectors, vectors])[lowest]
+
+
+class Draw:
+    """A draw of rows for each language, in one pass: each row has a lot, and the lowest stay.
+
+    Attributes:
+        left_out: How many rows could not be used, by the reason.
+    """
+
+    def __init__(self, per_language: int, wanted: frozenset[str] | None, seed: int) -> None:
+        self.left_out = Counter[str]()
+        self._per_language = per_language
+        self._wanted = wanted
+        self._generator = np.random.default_rng(seed)
+        self._lowest: dict[str, _Lowest] = {}
+        self._known = Counter[str]()
+
+    def lots(self, count: int) -> NDArray[np.float64]:
+        """The lots of the next rows, from 0 to 1."""
+        return self._generator.random(count)
+
+    def add(self, lots: NDArray[np.float64], rows: CheckedRows) -> None:
+        """Draw from rows that have these lots."""
+        codes = rows.codes[rows.is_usable].tolist()
+        self._known.update(codes)
+        kept = [match_language(code, self._wanted) for code in codes]
+        kept_codes = np.array(kept, dtype=object)
+        usable_lots = lots[rows.is_usable]
+        usable_vectors = rows.vectors[rows.is_usable]
+        for code in set(kept) - {None}:
+            if code not in self._lowest:
+                empty = _Lowest(self._per_language, lots[:0], rows.vectors[:0])
+                self._lowest[code] = empty
+            chosen = kept_codes == code
+            self._lowest[code].add(usable_lots[chosen], usable_vectors[chosen])
+
+    def result(self) -> dict[str, Matrix]:
+        """What was drawn: language -> (n, d), in the order of the codes."""
+        return {code: self._lowest[code].vectors for code in sorted(self._lowest)}
+
+    def problem(self, total: int, present: Collection[str]) -> str | None:
+        """Why the sample cannot be used, in words; `present` are the fields of the store."""
+        missing = sorted((self._wanted or frozenset()) - set(self._lowest))
+        if not missing and self._known and not self._are_most_labels_no_codes():
+            return None
+        lacking = ", ".join(missing) or "any"
+        there_are = ", ".join(sorted(self._known)[:20]) or "none"
+        left_out = counts_in_words(self.left_out) or "no rows"
+        alike = ", ".join(name for name in present if _looks_like_language(name)) or "none"
+        return (
+            f"of {total} rows none has a vector and a language ({lacking}); "
+            f"there are {there_are}, left out are {left_out}. Languages come from a field "
+            f"(--language_field; {alike} looks like one), a file with a code a line "
+            "(--languages_file), or texts (--text_field)"
+        )
+
+    def _are_most_labels_no_codes(self) -> bool:
+        no_codes = sum(count for why, count in self.left_out.items() if _NO_CODE in why)
+        return no_codes > self._known.total()
+
+
+def _looks_like_language(field: str) -> bool:
+    return "lang" in field.lower() or "locale" in field.lower()
