@@ -7,8 +7,8 @@ import pytest
 import st_xlret
 from st_xlret import functional, losses
 from st_xlret.evaluation import BENCHMARKS
-from st_xlret.stores import apply_calibration, open_store
-from st_xlret.stores.base import STORES
+from st_xlret.stores import open_store
+from st_xlret.stores.registry import STORES
 from tests.conftest import REPOSITORY
 from tests.distributed import test_losses as two_ranks
 from tests.evaluation import test_bad_files
@@ -38,14 +38,15 @@ def test_losses_and_their_equations_are_public_explained_and_tried() -> None:
     assert {type(two_ranks.build(name)[1]).__name__ for name in two_ranks.LOSSES} == LOSSES
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", [kind.name for kind in STORES])
 def test_a_store_is_named_and_tried(kind: str) -> None:
-    name = STORES[kind][1].removesuffix("Store").lower()
+    (name,) = (
+        each.class_name.removesuffix("Store").lower() for each in STORES if each.name == kind
+    )
     texts = {each: page(each) for each in ("README.md", "docs/guides/vectors.md")}
     texts["open_store"] = letters(open_store.__doc__ or "")
     if kind.isalpha():  # a database, which has an extra and a word for what `into` names
         texts["docs/getting-started.md"] = page("docs/getting-started.md")
-        texts["apply_calibration"] = letters(apply_calibration.__doc__ or "")
     assert not [
         where for where, text in texts.items() if name not in text and letters(kind) not in text
     ]

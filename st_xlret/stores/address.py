@@ -29,10 +29,8 @@ class Address:
     secrets: tuple[str, ...]
 
 
-def parse_address(
-    address: str, *required: str, optional: Sequence[str] | None = ()
-) -> Address:
-    """Take an address apart, whose place is a folder or a URL; a `ValueError` for one that is wrong.
+def parse_address(address: str, *required: str, optional: Sequence[str] | None = ()) -> Address:
+    """Take an address apart, whose place is a folder or a URL; a wrong one is a `ValueError`.
 
     With `optional=None`, any name and any place will do; names that are not required are not shown.
     """

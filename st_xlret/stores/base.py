@@ -187,7 +187,7 @@ class Store(AbstractContextManager["Store"]):
         return path
 
     def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
-        """How many of the rows `sent` are gone; an `OSError` if fewer are `stored` than `present`."""
+        """How many of the rows `sent` are gone; an `OSError` if not all `present` are `stored`."""
         if stored < present:
             why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
             raise OSError(

@@ -88,7 +88,7 @@ class ChromaStore(Store):
         self.check_stored_rows(len(sent["ids"]), len(sent["ids"]), len(stored))
 
     def _pages(self, without: Any) -> Iterator[dict[str, Any]]:
-        """The entries, but for some ids, by their ids: pages by offset move when entries come or go."""
+        """The entries but some, by their ids: pages by offset move when entries come or go."""
         left_out = set(without)
         names = [name for name in self.collection.get(include=[])["ids"] if name not in left_out]
         size = min(self.size, self.client.get_max_batch_size())

@@ -29,7 +29,7 @@ class FaissStore(NumberedStore):
         self.name_in_store = path
         self.fields = fields
         with self.sanitize_errors():
-            self.index: Any = faiss.read_index(str(Path(path).expanduser()))
+            self.index = _read_index(path)
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         problem = self._problem()
         if problem:
@@ -95,8 +95,14 @@ class FaissStore(NumberedStore):
         flat = faiss.IndexFlat(old.d, old.metric_type)
         if not self.is_ivf:
             return flat
-        index: Any = faiss.IndexIVFFlat(flat, old.d, old.nlist, old.metric_type)
+        index = faiss.IndexIVFFlat(flat, old.d, old.nlist, old.metric_type)
         index.nprobe = old.nprobe
         shuffled = np.random.default_rng(0).permutation(len(vectors))
         index.train(vectors[shuffled[: _PER_LIST * old.nlist]])
         return index
+
+
+def _read_index(path: str) -> Any:
+    import faiss
+
+    return faiss.read_index(str(Path(path).expanduser()))

@@ -152,8 +152,7 @@ class PostgresStore(Store):
             if kind in ("vector", "halfvec") and len(rest) == 2:  # such as vector_cosine_ops
                 metrics.append(rest[0])
         kept = [name for name in metrics if name in METRICS]
-        chosen = (kept or metrics or [None])[0]
-        return metric_of(chosen, self.name)
+        return metric_of(next(iter(kept or metrics), None), self.name)
 
     def _set_type_and_dimension(self) -> None:
         kind, comment = self.columns[self.name_in_store]
@@ -215,7 +214,11 @@ class PostgresStore(Store):
         """
         is_held = self.psycopg.errors.LockNotAvailable
         for _ in range(_TRIES):
-            with suppress(is_held), self.connection.transaction(), self.connection.cursor() as cursor:
+            with (
+                suppress(is_held),
+                self.connection.transaction(),
+                self.connection.cursor() as cursor,
+            ):
                 cursor.execute(f"SET LOCAL lock_timeout = '{_SECONDS}s'")
                 return action(cursor)
             time.sleep(_SECONDS)  # in which others get the table

@@ -40,9 +40,7 @@ class QdrantStore(Store):
         self.secrets = (*parsed.secrets, key) if key else parsed.secrets
         with self.sanitize_errors():
             if parsed.place.startswith(("http://", "https://")):
-                self.client = qdrant.QdrantClient(
-                    url=parsed.place, api_key=key, timeout=_ANSWER
-                )
+                self.client = qdrant.QdrantClient(url=parsed.place, api_key=key, timeout=_ANSWER)
             else:
                 self.client = qdrant.QdrantClient(path=parsed.place)
             self.info = self.client.get_collection(self.collection)
@@ -215,9 +213,7 @@ class _NewVector(_Target):
         client.create_vector_name(collection, self.into, vector)
         difference = self.models.VectorParamsDiff
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
-        client.update_collection(
-            collection, vectors_config={self.into: difference(**settings)}
-        )
+        client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
     def unwritten(self) -> Any:
         """The points without the vector."""
@@ -256,11 +252,11 @@ class _NewCollection(_Target):
         """Make the collection."""
         client = self.client
         is_taken = client.collection_exists(self.into)
-        marks = {}
+        mark_there = None
         if is_taken:
             metadata = client.get_collection(self.into).config.metadata or {}
-            marks = metadata.get(_MARKS) or {}
-        self.store.refuse_taken(f"a collection {self.into}", is_taken, mark, marks.get(""))
+            mark_there = (metadata.get(_MARKS) or {}).get("")
+        self.store.refuse_taken(f"a collection {self.into}", is_taken, mark, mark_there)
         if is_taken:
             return
         config = self.store.info.config

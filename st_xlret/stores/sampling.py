@@ -68,7 +68,7 @@ def _labels_and_codes(batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]
 
 @lru_cache(maxsize=65_536)
 def _label_and_code(label: str | None) -> tuple[str, str]:
-    """A label and its code: "" for a label that is missing, and for the code of one that is none."""
+    """A label and its code; "" for a missing label, and for the code of one that is no code."""
     try:
         code = language_of_label(label) or ""
     except ValueError:
@@ -77,7 +77,7 @@ def _label_and_code(label: str | None) -> tuple[str, str]:
 
 
 def _count_lacking(labels: Sequence[str], left_out: Counter[str]) -> None:
-    """Count the rows without a language; those whose label is no code under the first such label."""
+    """Count rows without a language; those with a label under the first label that is no code."""
     unreadable = [label for label in labels if label]
     left_out["without a language"] += len(labels) - len(unreadable)
     if unreadable:
@@ -137,16 +137,14 @@ class Draw:
         """Draw from rows that have these lots."""
         codes = rows.codes[rows.is_usable].tolist()
         self._known.update(codes)
-        kept = [match_language(code, self._wanted) for code in codes]
-        kept_codes = np.array(kept, dtype=object)
+        names = np.array([match_language(code, self._wanted) or "" for code in codes], object)
         usable_lots = lots[rows.is_usable]
         usable_vectors = rows.vectors[rows.is_usable]
-        for code in set(kept) - {None}:
-            if code not in self._lowest:
-                empty = _Lowest(self._per_language, lots[:0], rows.vectors[:0])
-                self._lowest[code] = empty
-            chosen = kept_codes == code
-            self._lowest[code].add(usable_lots[chosen], usable_vectors[chosen])
+        for name in set(names.tolist()) - {""}:
+            if name not in self._lowest:
+                self._lowest[name] = _Lowest(self._per_language, lots[:0], rows.vectors[:0])
+            is_of_name = names == name
+            self._lowest[name].add(usable_lots[is_of_name], usable_vectors[is_of_name])
 
     def result(self) -> dict[str, Matrix]:
         """What was drawn: language -> (n, d), in the order of the codes."""

@@ -52,8 +52,7 @@ class TableStore(Store):
     def _find_columns(self) -> dict[str, str]:
         kinds = ", ".join(f"{field.name} ({field.type})" for field in self.schema)
         where = (
-            f"{self.name}, of whose columns ({kinds}) "
-            "lists of floating-point numbers are vectors,"
+            f"{self.name}, of whose columns ({kinds}) lists of floating-point numbers are vectors,"
         )
         lists = [field.name for field in self.schema if _is_vector(field.type)]
         vector = find_field(lists, self.fields.vector or "vector", (), where)

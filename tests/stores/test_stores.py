@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from st_xlret import VectorCalibration
-from st_xlret.stores import Store, apply_calibration, databases
-from st_xlret.stores.base import batch_vectors
+from st_xlret.stores import Store, apply_calibration, postgres
+from st_xlret.stores.batches import batch_vectors
 from tests.stores import stores
 from tests.stores.stores import LANGUAGES, TEXTS, VECTORS
 
@@ -377,8 +377,8 @@ def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Ope
 def test_a_busy_table_is_left_to_others(
     build: Build, sql: Sql, opened: Opened, monkeypatch
 ) -> None:
-    monkeypatch.setattr(databases, "_TRIES", 1)
-    monkeypatch.setattr(databases, "_SECONDS", 0.1)
+    monkeypatch.setattr(postgres, "_TRIES", 1)
+    monkeypatch.setattr(postgres, "_SECONDS", 0.1)
     store = opened(address := build("postgresql"))
     sql("BEGIN; SELECT count(*) FROM docs")
     with pytest.raises(OSError, match="another session holds the table"):
