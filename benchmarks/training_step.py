@@ -20,7 +20,11 @@ from benchmarks.measuring import Step, median_seconds
 from st_xlret import SemanticContrastiveLoss
 from st_xlret.evaluation import markdown_table
 from st_xlret.precision import autocast
-from st_xlret.training.trainable import changed_layers, freeze_word_embeddings
+from st_xlret.training.trainable import (
+    changed_attention,
+    changed_dropout,
+    freeze_word_embeddings,
+)
 
 # Precision, attention, dropout, and whether word embeddings are frozen.
 WAYS: dict[str, tuple[Any, str | None, float | None, bool]] = {
@@ -45,7 +49,7 @@ def step(model: SentenceTransformer, way: str, pairs: int) -> Step:
     batch = [texts(model, pairs, 32) for _ in "ab"]
 
     def run() -> None:
-        with changed_layers(model, dropout=dropout, attention=attention):
+        with changed_dropout(model, dropout), changed_attention(model, attention):
             with autocast(precision, "cpu"):
                 value = loss([dict(features) for features in batch])
             value.backward()

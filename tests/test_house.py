@@ -116,7 +116,7 @@ def test_import_is_light_touches_no_network_and_needs_no_optional_library(
 FLOORS = [
     ("from st_xlret import calibrate", ["losses", "batches", "evaluation"]),
     ("from st_xlret.hub import card", ["losses"]),
-    ("import st_xlret.training.script", ["stores"]),
+    ("import st_xlret.training.run", ["stores"]),
 ]
 """An import, and the rooms of which it loads no module."""
 

@@ -27,6 +27,7 @@ from st_xlret.batches import Rows
 from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
+from st_xlret.training.arguments import ScriptArguments, loss_options_field
 from st_xlret.training.data import (
     DocumentOptions,
     QuestionOptions,
@@ -34,13 +35,7 @@ from st_xlret.training.data import (
     text_and_language_columns,
 )
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import (
-    Run,
-    ScriptArguments,
-    keep_best_checkpoint,
-    loss_options_field,
-    run_script,
-)
+from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 
 TAG = "language-agnostic-retrieval"
 

@@ -24,15 +24,10 @@ from sentence_transformers.base.modules import Transformer
 from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss, MaskedLMLoss
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
+from st_xlret.training.arguments import ScriptArguments, loss_options_field
 from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.script import (
-    Run,
-    ScriptArguments,
-    keep_best_checkpoint,
-    loss_options_field,
-    run_script,
-)
+from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]
 """What may be trained; the third is not in the paper's Table 1."""

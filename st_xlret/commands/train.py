@@ -48,7 +48,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     sys.modules[file.stem] = module  # dataclasses look their types up here
     spec.loader.exec_module(module)
 
-    from st_xlret.training.script import run_script
+    from st_xlret.training.run import run_script
 
     run_script(lambda: module.main([here.get(word, word) for word in arguments[1:]]))
 

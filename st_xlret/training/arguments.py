@@ -1,11 +1,15 @@
-"""Training arguments: the host's, and what cross-lingual training adds to them."""
+"""Training arguments: the host's, what cross-lingual training adds, and those of scripts."""
 
-from dataclasses import dataclass
+import copy
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
+from sentence_transformers.base.sampler import BatchSamplers
 
+from st_xlret.hub.card import check_license
 from st_xlret.options import option
 from st_xlret.precision import PRECISIONS, resolve_precision
 
@@ -16,23 +20,34 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
 
     Args:
         batch_sampler: As for the host. Default: the `batches` of each loss.
-        multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of each loss says.
-        precision: Number format of both passes, `"fp32"`, `"bf16"`, `"fp16"` or `"auto"`. The weights stay in fp32.
-        train_seq_length: Tokens to read of a text in training. Default: as many as the saved model reads.
+        multi_dataset_batch_sampler: As for the host. Default: batches as often as the `ratio` of
+            each loss says.
+        precision: Number format of both passes, `"fp32"`, `"bf16"`, `"fp16"` or `"auto"`. The
+            weights stay in fp32.
+        train_seq_length: Tokens to read of a text in training. Default: as many as the saved model
+            reads.
         freeze_embeddings: Leave the word embeddings as they are.
-        lora_rank: Train low-rank adapters (LoRA) of this rank, and merge them after training; needs the extra `peft`.
+        lora_rank: Train low-rank adapters (LoRA) of this rank, and merge them after training; needs
+            the extra `peft`.
         dropout: Dropout of the encoder's layers. Default: that of the checkpoint.
         token_dropout: Share of tokens that are dropped from the inputs of a static encoder.
-        lr_drops: Shares of the steps, such as `[0.5, 0.75]`: after each, the schedule's learning rate is divided by 10.
-        keep_trained: Weights after training: `original + keep_trained * (trained - original)`. Between the two are
-            often models that keep most of what both can do (Wortsman et al., CVPR 2022).
-        joint: Each step sums the losses of one batch of every data set. Default: each batch is of one, drawn at random.
+        lr_drops: Shares of the steps, such as `[0.5, 0.75]`: after each, the schedule's learning
+            rate is divided by 10.
+        keep_trained: Weights after training: `original + keep_trained * (trained - original)`.
+            Between the two are often models that keep most of what both can do (Wortsman et al.,
+            CVPR 2022).
+        joint: Each step sums the losses of one batch of every data set. Default: each batch is of
+            one, drawn at random.
     """
 
-    batch_sampler: str | None = option(None, "Sampler of a data set. By default each loss's.")  # type: ignore[assignment]
+    batch_sampler: str | None = option(  # type: ignore[assignment]
+        None,
+        "Sampler of a data set. By default each loss's.",
+    )
     multi_dataset_batch_sampler: str | None = option(  # type: ignore[assignment]
         None,
-        "Batches of several data sets: proportional, round_robin. By default as often as each loss asks for.",
+        "Batches of several data sets: proportional, round_robin. "
+        "By default as often as each loss asks for.",
     )
     precision: str = option(
         "auto",
@@ -40,49 +55,173 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         [*PRECISIONS, "fp16"],
     )
     train_seq_length: int | None = option(
-        None, "Tokens to read of a text in training. By default the saved model's."
+        None,
+        "Tokens to read of a text in training. By default the saved model's.",
     )
     freeze_embeddings: bool = option(
-        False, "Leave the word embeddings as they are: less memory, and faster steps."
+        False,
+        "Leave the word embeddings as they are: less memory, and faster steps.",
     )
     lora_rank: int | None = option(
-        None, 'Rank of LoRA adapters to train, such as 16, at 2e-4. Needs the extra "peft".'
+        None,
+        'Rank of LoRA adapters to train, such as 16, at 2e-4. Needs the extra "peft".',
     )
     dropout: float | None = option(
-        None, "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1."
+        None,
+        "Dropout of the encoder's layers. By default the checkpoint's, mostly 0.1.",
     )
     token_dropout: float = option(
-        0.0, "Share of tokens to drop from the inputs of a static encoder."
+        0.0,
+        "Share of tokens to drop from the inputs of a static encoder.",
     )
     lr_drops: list[float] = option(
-        [], "Shares of the steps after which the learning rate is a tenth of what it was."
+        [],
+        "Shares of the steps after which the learning rate is a tenth of what it was.",
     )
     keep_trained: float = option(
-        1.0, "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search."
+        1.0,
+        "Final weights: original (0), trained (1) or between; 0.5 to 0.7 suits search.",
     )
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        formats = {self.precision, *(name for name in ("bf16", "fp16") if getattr(self, name))} - {
-            "auto"
-        }
-        are_shares = all(0 <= share <= 1 for share in (self.keep_trained, *self.lr_drops))
-        if not are_shares or (self.keep_trained < 1 and self.lora_rank) or len(formats) > 1:
-            got = f"{self.keep_trained}, {self.lr_drops} and {sorted(formats)}"
-            raise ValueError(
-                f"keep_trained (1 with lora_rank), lr_drops: in [0, 1]; one number format: got {got}"
-            )
-        accelerator = (
-            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        )
-        device = "cpu" if self.use_cpu or accelerator is None else accelerator.type
-        precision = formats.pop() if formats else "auto"
-        self.precision = precision if precision == "fp16" else resolve_precision(precision, device)
-        self.bf16, self.fp16 = self.precision == "bf16", self.precision == "fp16"
-        # The host refuses bf16 on a CPU unless it is told to use the CPU.
-        self.use_cpu = self.use_cpu or (self.bf16 and device == "cpu")
+        self._check_shares()
+        self._set_number_format()
         super().__post_init__()
 
+    def _check_shares(self) -> None:
+        for name in ("keep_trained", "lr_drops"):
+            given = getattr(self, name)
+            shares = given if isinstance(given, list) else [given]
+            if any(not 0 <= share <= 1 for share in shares):
+                raise ValueError(f"{name}: a share is in [0, 1], not {given}")
+        if self.keep_trained < 1 and self.lora_rank:
+            raise ValueError(f"keep_trained {self.keep_trained}: it is 1 with lora_rank")
+
+    def _set_number_format(self) -> None:
+        """Say the number format by `precision`, `bf16` and `fp16` alike."""
+        device = self._device_type()
+        precision = self._precision_as_given()
+        if precision != "fp16":
+            precision = resolve_precision(precision, device)
+        self.precision = precision
+        self.bf16 = precision == "bf16"
+        self.fp16 = precision == "fp16"
+        if self.bf16 and device == "cpu":
+            # The host refuses bf16 on a CPU unless it is told to use the CPU.
+            self.use_cpu = True
+
+    def _precision_as_given(self) -> str:
+        formats = {self.precision}
+        if self.bf16:
+            formats.add("bf16")
+        if self.fp16:
+            formats.add("fp16")
+        formats.discard("auto")
+        if len(formats) > 1:
+            raise ValueError(f"precision, bf16, fp16: one number format, not {sorted(formats)}")
+        return formats.pop() if formats else "auto"
+
+    def _device_type(self) -> str:
+        if self.use_cpu or not torch.accelerator.is_available():
+            return "cpu"
+        accelerator = torch.accelerator.current_accelerator()
+        return "cpu" if accelerator is None else accelerator.type
+
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the token: the host's Trainer pickles the arguments into every folder that it pushes."""
+        """The state without the token.
+
+        The host's Trainer pickles the arguments into every folder that it pushes.
+        """
         return {**vars(self), "hub_token": None}
+
+
+def cross_lingual_arguments(
+    args: SentenceTransformerTrainingArguments,
+) -> CrossLingualTrainingArguments:
+    """A copy of arguments.
+
+    Those of the host have the defaults of ours besides, and their own number format.
+    """
+    if isinstance(args, CrossLingualTrainingArguments):
+        copied = copy.copy(args)
+        copied.hub_token = args.hub_token  # a copy, as a pickle, has none
+        return copied
+    values = {}
+    for each in dataclasses.fields(args):
+        if each.init:
+            values[each.name] = getattr(args, each.name)
+    if args.batch_sampler == BatchSamplers.BATCH_SAMPLER:
+        values["batch_sampler"] = None  # the host's default
+    return CrossLingualTrainingArguments(**values, precision=precision_of_host(args))
+
+
+def precision_of_host(args: SentenceTransformerTrainingArguments) -> str:
+    """The number format that arguments of the host name."""
+    if args.bf16:
+        return "bf16"
+    return "fp16" if args.fp16 else "fp32"
+
+
+@dataclass
+class ScriptArguments(CrossLingualTrainingArguments):
+    """The training arguments with the defaults of this package's scripts.
+
+    A script overrides those of its paper.
+    """
+
+    _argument_group_name = "training (the host's options, and a few more)"
+
+    output_dir: str = field(
+        metadata={"help": "Folder for the model, checkpoints, results.json and training.png."}
+    )
+    max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
+    num_train_epochs: float | None = option(  # type: ignore[assignment]
+        None,
+        "Passes over the data, in place of --max_steps.",
+    )
+    per_device_train_batch_size: int = option(
+        32,
+        "Windows, sentences or pairs in a batch, per device.",
+    )
+    learning_rate: float = option(
+        3e-5,
+        "Peak learning rate. 3e-5 suits XLM-R, 3e-6 E5 and its like, 5e-4 small ones.",
+    )
+    warmup_steps: float = option(
+        0.1,
+        "Steps of linear warm-up; a number below 1 is a share of all steps.",
+    )
+    weight_decay: float = option(0.01, "Weight decay.")
+    logging_steps: float = option(50, "Steps between two lines of losses.")
+    save_steps: float = option(
+        500,
+        "Steps between two checkpoints. --save_strategy no writes none.",
+    )
+    save_total_limit: int | None = option(2, "Checkpoints to keep, besides the best one.")
+    seed: int = option(0, "Seed of everything random.")
+    resume: bool = option(
+        False,
+        "Go on from the last complete checkpoint, as if the run had not been stopped.",
+    )
+    overwrite: bool = option(False, "Replace the model and the checkpoints in the output folder.")
+    license: str | None = option(
+        None,
+        "Licence of the model, for its card. By default the base model's.",
+    )
+
+    def __post_init__(self) -> None:
+        check_license(self.license)
+        if self.num_train_epochs is None:
+            self.num_train_epochs = 3.0  # the host's, which counts with --max_steps -1 alone
+        elif self.max_steps == type(self).max_steps:
+            self.max_steps = -1
+        super().__post_init__()
+
+
+def loss_options_field(losses: str, example: str) -> Any:
+    """The field of `--loss_options` for the options of a script, whose losses have these names."""
+    return option(
+        "{}",
+        f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.",
+    )

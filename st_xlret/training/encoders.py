@@ -1,10 +1,13 @@
-"""Which encoder a script trains: a checkpoint, or one from scratch with a tokenizer made of the texts."""
+"""Which encoder a script trains: a checkpoint, or one from scratch.
+
+The tokenizer of one from scratch is made of the texts.
+"""
 
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from datasets import Dataset
@@ -15,19 +18,22 @@ from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.rows import rows_by_value
 from st_xlret.hub.export import load_model
-from st_xlret.losses.masked_lm import MaskedLMLoss, NoHeadError
+from st_xlret.losses import MaskedLMLoss
+from st_xlret.losses.lm_head import NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 from st_xlret.options import option
 from st_xlret.precision import autocast
-from st_xlret.training.script import ScriptArguments, last_checkpoint, make_folder
+from st_xlret.training.arguments import ScriptArguments
+from st_xlret.training.checkpoints import last_checkpoint
+from st_xlret.training.output_folder import make_folder
 
 logger = logging.getLogger(__name__)
 
-TextColumns: TypeAlias = Iterable[
-    tuple[Dataset, str, str]
-]  # with the names of their text and language columns
+TextColumns: TypeAlias = Iterable[tuple[Dataset, str, str]]
+"""Data sets, each with the names of a column of texts and of that of their languages."""
 
-_CHARACTERS = 10_000_000  # to train a tokenizer on, or a new head for masked words, spread evenly over the languages
+_CHARACTERS = 10_000_000
+"""To train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
 
 
 @dataclass
@@ -37,26 +43,31 @@ class EncoderArguments:
     _argument_group_name = "encoder"
 
     model: str | None = option(
-        None, "Hub name or folder of a checkpoint, for example xlm-roberta-base."
+        None,
+        "Hub name or folder of a checkpoint, for example xlm-roberta-base.",
     )
     from_scratch: str | None = option(
         None,
-        "Layers x features of a Transformer: tiny 1 x 32, mini 1 x 128, small 3 x 256, base 12 x 768; static: none.",
+        "Layers x features of a Transformer: tiny 1 x 32, mini 1 x 128, small 3 x 256, "
+        "base 12 x 768; static: none.",
         choices=["static", "tiny", "mini", "small", "base"],
     )
     max_seq_length: int | None = option(
-        None, "Tokens to read of a text. By default the checkpoint's; 64 from scratch."
+        None,
+        "Tokens to read of a text. By default the checkpoint's; 64 from scratch.",
     )
     pooling: str | None = option(
         None,
-        "Sentence vector: the first token's (the papers'), mean (also from scratch), or the checkpoint's.",
+        "Sentence vector: the first token's (the papers'), mean (also from scratch), or the "
+        "checkpoint's.",
         choices=["cls", "mean", "checkpoint"],
     )
     vocabulary: int = option(60_000, "From scratch: size of the vocabulary of the tokenizer.")
     features: int = option(256, "From scratch: vector size of a static encoder.")
     train_head: bool = option(
         False,
-        "Train a head for masked words first, if the checkpoint has none, as E5; else they are left out.",
+        "Train a head for masked words first, if the checkpoint has none, as E5; else they are "
+        "left out.",
     )
 
     def __post_init__(self) -> None:
@@ -66,41 +77,52 @@ class EncoderArguments:
             )
 
     def load_encoder(self, texts: TextColumns, args: ScriptArguments) -> SentenceTransformer:
-        """Load the checkpoint, or make an encoder and its tokenizer of the texts, kept in `output_dir/tokenizer`."""
-        if self.model is not None:
-            model = load_model(self.model)
-            if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
-                model.max_seq_length = self.max_seq_length
-            for place, module in enumerate(model.children()):
-                if self.pooling in ("cls", "mean") and isinstance(module, Pooling):
-                    same: Any = {
-                        "pooling_mode": self.pooling,
-                        "include_prompt": module.include_prompt,
-                    }
-                    model[place] = Pooling(module.embedding_dimension, **same)
-            return model
+        """Load the checkpoint, or make an encoder and its tokenizer of the texts.
 
+        The tokenizer is kept in `output_dir/tokenizer`.
+        """
+        if self.model is not None:
+            return self._load_checkpoint(self.model)
+        tokenizer = self._make_tokenizer(texts, args)
+        if self.from_scratch == "static":
+            return static_encoder(tokenizer, self.features)
+        return transformer_encoder(
+            tokenizer,
+            self.from_scratch,  # type: ignore[arg-type]
+            max_seq_length=self.max_seq_length or 64,
+            pooling=self.pooling or "mean",  # type: ignore[arg-type]
+        )
+
+    def _load_checkpoint(self, name: str) -> SentenceTransformer:
+        model = load_model(name)
+        if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
+            model.max_seq_length = self.max_seq_length
+        if self.pooling in ("cls", "mean"):
+            for place, module in enumerate(model.children()):
+                if isinstance(module, Pooling):
+                    model[place] = Pooling(
+                        module.embedding_dimension,
+                        pooling_mode=self.pooling,
+                        include_prompt=module.include_prompt,
+                    )
+        return model
+
+    def _make_tokenizer(self, texts: TextColumns, args: ScriptArguments) -> PreTrainedTokenizerFast:
         def train(folder: Path) -> None:
-            if not (sample := list(balanced_texts(texts, _CHARACTERS, seed=args.seed))):
+            sample = list(balanced_texts(texts, _CHARACTERS, seed=args.seed))
+            if not sample:
                 raise ValueError(
-                    f"--from_scratch {self.from_scratch}: there are no texts to train a tokenizer on"
+                    f"--from_scratch {self.from_scratch}: "
+                    "there are no texts to train a tokenizer on"
                 )
             logger.info(
                 "training a tokenizer of %d tokens on %d texts", self.vocabulary, len(sample)
             )
-            train_tokenizer(sample, self.vocabulary, show_progress=True).save_pretrained(folder)
+            tokenizer = train_tokenizer(sample, self.vocabulary, show_progress=True)
+            tokenizer.save_pretrained(folder)
 
-        goes_on = args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(
-            make_folder(args, "tokenizer", train, keep=goes_on)
-        )
-        if self.from_scratch == "static":
-            return static_encoder(tokenizer, self.features)
-        sizes: dict[str, Any] = {
-            "max_seq_length": self.max_seq_length or 64,
-            "pooling": self.pooling or "mean",
-        }
-        return transformer_encoder(tokenizer, self.from_scratch, **sizes)  # type: ignore[arg-type]
+        folder = make_folder(args, "tokenizer", train, keep=_goes_on(args))
+        return PreTrainedTokenizerFast.from_pretrained(folder)
 
     def masked_words_loss(
         self,
@@ -109,7 +131,10 @@ class EncoderArguments:
         args: ScriptArguments,
         **loss_options: Any,
     ) -> MaskedLMLoss | None:
-        """The loss of masked words, its new head trained if asked to; None without a head, and for a static encoder."""
+        """The loss of masked words, its new head trained if asked to.
+
+        None without a head, and for a static encoder.
+        """
         if not isinstance(model[0], Transformer):
             return None
         try:
@@ -117,35 +142,61 @@ class EncoderArguments:
         except NoHeadError:
             if not self.train_head:
                 logger.warning(
-                    "masked words are left out: the checkpoint has no head for them, see --train_head"
+                    "masked words are left out: the checkpoint has no head for them, "
+                    "see --train_head"
                 )
                 return None
         loss = MaskedLMLoss(model, fresh_head=True, **loss_options)
-        if not (args.resume and last_checkpoint(Path(str(args.output_dir)))):
+        if not _goes_on(args):
             with autocast(args.precision, model.device):
                 loss.train_head(list(balanced_texts(texts, _CHARACTERS, seed=args.seed)))
         return loss
 
 
+def _goes_on(args: ScriptArguments) -> bool:
+    """Whether a run goes on from a checkpoint."""
+    return args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
+
+
+class _Source(NamedTuple):
+    """The texts of one language in a column of a data set, in a drawn order."""
+
+    dataset: Dataset
+    column: str
+    rows: np.ndarray
+
+    def texts(self) -> Iterator[str]:
+        ordered = self.dataset.select_columns(self.column).select(self.rows)
+        for batch in ordered.iter(1000):
+            yield from batch[self.column]
+
+
 def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> Iterator[str]:
-    """Texts with as many characters of each language, as far as they go, language by language in a drawn order."""
+    """Texts with as many characters of each language, as far as they go.
+
+    They come language by language, in a drawn order.
+    """
     generator = np.random.default_rng([seed, 7])
-    parts: dict[str, list[tuple[Dataset, str, np.ndarray]]] = {}
+    by_language: dict[str, list[_Source]] = {}
     for dataset, column, language_column in sources:
-        for rows, (language,) in zip(*rows_by_value(dataset, [language_column]), strict=True):
-            parts.setdefault(language, []).append(
-                (dataset, column, rows[generator.permutation(len(rows))])
-            )
-    for language in sorted(parts):
-        left = characters / len(parts)
-        # Small sources first, whole: what they lack is filled from the larger ones.
-        ordered = sorted(parts[language], key=lambda part: len(part[2]))
-        for i, (dataset, column, rows) in enumerate(ordered):
-            budget = left / (len(ordered) - i)
-            batches = dataset.select_columns(column).select(rows).iter(1000)
-            for text in (text for batch in batches for text in batch[column]):
-                if budget <= 0:
-                    break
-                yield text
-                budget -= len(text)
-                left -= len(text)
+        groups, names = rows_by_value(dataset, [language_column])
+        for rows, (language,) in zip(groups, names, strict=True):
+            order = generator.permutation(len(rows))
+            source = _Source(dataset, column, rows[order])
+            by_language.setdefault(language, []).append(source)
+    for language in sorted(by_language):
+        yield from _texts_of_language(by_language[language], characters / len(by_language))
+
+
+def _texts_of_language(sources: list[_Source], characters: float) -> Iterator[str]:
+    left = characters
+    # Small sources first, whole: what they lack is filled from the larger ones.
+    ordered = sorted(sources, key=lambda source: len(source.rows))
+    for number, source in enumerate(ordered):
+        budget = left / (len(ordered) - number)
+        for text in source.texts():
+            if budget <= 0:
+                break
+            yield text
+            budget -= len(text)
+            left -= len(text)

@@ -1,4 +1,4 @@
-"""Texts of one language with a teacher's vectors, and texts of other languages that are to reach these vectors."""
+"""Texts of one language with a teacher's vectors, and texts of others that are to reach them."""
 
 import hashlib
 import json
@@ -15,29 +15,47 @@ from torch import Tensor
 from st_xlret.columns import Role
 from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 
-COLUMNS: dict[Role, str] = {
-    "query": "query",
-    "document": "passage",
-}  # by whose names the Trainer finds their prompts
+COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}
+"""The columns of the texts of each role, by whose names the Trainer finds their prompts."""
+
+_MOST_FURTHER = 10_000
+"""Questions that give further texts of the pivot."""
 
 
 class DistillationData(NamedTuple):
-    """For each role, rows with `query` or `passage`, `language` and `label`, the number of its goal, and the goals."""
+    """What is to reach which of the teacher's vectors.
+
+    Attributes:
+        datasets: For each role, rows with `query` or `passage`, `language` and `label`, the number
+            of its goal.
+        texts: The goals of each role.
+    """
 
     datasets: DatasetDict
     texts: dict[Role, list[str]]
 
     def pairs(self) -> Dataset:
-        """All translations as `query_1` beside their goals as `query_2`, but for texts that are their own goal."""
-        texts = [text for role in COLUMNS for text in self.texts[role]]
-        parts = [
-            rows.rename_column(COLUMNS[role], "query_1") for role, rows in self.datasets.items()
-        ]
+        """All translations as `query_1` beside their goals as `query_2`.
+
+        But for texts that are their own goal.
+        """
+        goals = [*self.texts["query"], *self.texts["document"]]
+        parts = []
+        for role, column in COLUMNS.items():
+            if role in self.datasets:
+                parts.append(self.datasets[role].rename_column(column, "query_1"))
         rows = concatenate_datasets(parts)
-        rows = rows.add_column("query_2", [texts[label] for label in rows["label"]]).remove_columns(
-            "label"
-        )
-        return rows.filter(lambda row: row["query_1"] != row["query_2"])
+        goals_of_rows = [goals[label] for label in rows["label"]]
+        pairs = rows.add_column("query_2", goals_of_rows).remove_columns("label")
+        return pairs.filter(lambda row: row["query_1"] != row["query_2"])
+
+
+class _Learned(NamedTuple):
+    """A text, and the text of the pivot whose vector it is to reach."""
+
+    text: str
+    language: str
+    goal: str
 
 
 def distillation_data(
@@ -51,9 +69,10 @@ def distillation_data(
 ) -> DistillationData:
     """Lay out which texts are to reach which of the teacher's vectors.
 
-    `query_share` of the translations, drawn at random, are learned as queries, the others as documents. `english_share`
-    of the rows are texts of the pivot, the language of the goals, which keep their place; the first 10 000 `query` and
-    `positive` of `questions` are further texts of it. Pairs without the pivot are left out.
+    `query_share` of the translations, drawn at random, are learned as queries, the others as
+    documents. `english_share` of the rows are texts of the pivot, the language of the goals, which
+    keep their place; the first 10 000 `query` and `positive` of `questions` are further texts of
+    it. Pairs without the pivot are left out.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
@@ -62,59 +81,96 @@ def distillation_data(
         >>> sorted((row["query_1"], row["query_2"]) for row in data.pairs())
         [('non', 'no'), ('oui', 'yes')]
     """
-    # Text that learns, its language, and the text of the pivot.
-    translations = [
-        (pair[other], pair[f"{other}_language"], pair[side])
-        for pair in pairs
-        for side, other in (("source", "target"), ("target", "source"))
-        if pair[f"{side}_language"] == pivot != pair[f"{other}_language"]
-    ]
-    if not translations:
-        raise ValueError(
-            f"none of the {len(pairs)} pairs has a side in {pivot!r}, the language of the goal (--pivot)"
-        )
-    random = np.random.default_rng([seed, 19])
-    as_query = random.random(len(translations)) < query_share
-    further = questions[:10_000] if questions is not None else {"query": [], "positive": []}
-    datasets, texts = DatasetDict(), dict[Role, list[str]]()
-    for role, more in zip(COLUMNS, (further["query"], further["positive"]), strict=True):
-        rows = [
-            row
-            for row, query in zip(translations, as_query, strict=True)
-            if query == (role == "query")
-        ]
-        first, goals = (
-            len(texts.get("query", [])),
-            dict.fromkeys([*(goal for *_, goal in rows), *more]),
-        )
-        row_of = {text: first + i for i, text in enumerate(goals)}
-        texts[role] = list(row_of)
-        count = min(len(row_of), round(len(rows) * english_share / (1 - english_share)))
-        replayed = random.choice(len(row_of), size=count, replace=False)
-        rows += [(text, pivot, text) for text in (texts[role][i] for i in replayed)]
-        if rows:
-            learned = [
-                {COLUMNS[role]: text, "language": code, "label": row_of[goal]}
-                for text, code, goal in rows
-            ]
-            datasets[role] = Dataset.from_list(learned)
+    translations = _translations_of(pairs, pivot)
+    generator = np.random.default_rng([seed, 19])
+    as_query = generator.random(len(translations)) < query_share
+    datasets = DatasetDict()
+    texts: dict[Role, list[str]] = {}
+    first = 0
+    for role, further in _further_texts(questions).items():
+        is_of_role = as_query if role == "query" else ~as_query
+        learned = [translations[row] for row in np.flatnonzero(is_of_role)]
+        goals = list(dict.fromkeys([*(each.goal for each in learned), *further]))
+        texts[role] = goals
+        wanted = round(len(learned) * english_share / (1 - english_share))
+        count = min(len(goals), wanted)
+        for number in generator.choice(len(goals), size=count, replace=False):
+            learned.append(_Learned(goals[number], pivot, goals[number]))
+        if learned:
+            datasets[role] = _rows_of_role(role, learned, goals, first)
+        first += len(goals)
     return DistillationData(datasets, texts)
 
 
+def _translations_of(pairs: Dataset, pivot: str) -> list[_Learned]:
+    """The texts of other languages that have a translation into the pivot."""
+    translations = []
+    for pair in pairs:
+        for side, other in (("source", "target"), ("target", "source")):
+            language = pair[f"{other}_language"]
+            if pair[f"{side}_language"] == pivot and language != pivot:
+                translations.append(_Learned(pair[other], language, pair[side]))
+    if not translations:
+        raise ValueError(
+            f"none of the {len(pairs)} pairs has a side in {pivot!r}, the language of the goal "
+            "(--pivot)"
+        )
+    return translations
+
+
+def _further_texts(questions: Dataset | None) -> dict[Role, list[str]]:
+    if questions is None:
+        return {"query": [], "document": []}
+    first = questions[:_MOST_FURTHER]
+    return {"query": first["query"], "document": first["positive"]}
+
+
+def _rows_of_role(
+    role: Role,
+    learned: list[_Learned],
+    goals: list[str],
+    first: int,
+) -> Dataset:
+    """The rows of a role; its goals are numbered from `first` on."""
+    number_of = {goal: first + number for number, goal in enumerate(goals)}
+    rows = []
+    for text, language, goal in learned:
+        rows.append({COLUMNS[role]: text, "language": language, "label": number_of[goal]})
+    return Dataset.from_list(rows)
+
+
 def teacher_vectors(
-    teacher: SentenceTransformer, data: DistillationData, folder: str | Path, precision: str
+    teacher: SentenceTransformer,
+    data: DistillationData,
+    folder: str | Path,
+    precision: str,
 ) -> Tensor:
-    """The teacher's vectors (M, d) of the goals, queries first; kept in a folder named after encoder and texts."""
-    parts, weights = [], fingerprint(teacher)
+    """The teacher's vectors (M, d) of the goals, queries first.
+
+    They are kept in a folder named after encoder and texts.
+    """
+    weights = fingerprint(teacher)
+    parts = []
     with PartialState().main_process_first():  # rank 0 embeds while the others wait
-        for role, texts in data.texts.items():
+        for role in COLUMNS:
+            texts = data.texts[role]
             if texts:
                 key = json.dumps([weights, role_prompt(teacher, role), precision, texts])
-                kept = KeptVectors(
-                    Path(folder, hashlib.sha256(key.encode()).hexdigest()[:16]), shard_size=4096
-                )
-                kept.write(
-                    texts, lambda rows: encode(teacher, texts[rows], role=role, precision=precision)
-                )  # noqa: B023
+                name = hashlib.sha256(key.encode()).hexdigest()[:16]
+                kept = KeptVectors(Path(folder, name), shard_size=4096)
+                _write_vectors(kept, teacher, role, texts, precision)
                 parts.append(torch.from_numpy(kept[:]).float())
     return torch.cat(parts)
+
+
+def _write_vectors(
+    kept: KeptVectors,
+    teacher: SentenceTransformer,
+    role: Role,
+    texts: list[str],
+    precision: str,
+) -> None:
+    def vectors_of(rows: slice) -> np.ndarray:
+        return encode(teacher, texts[rows], role=role, precision=precision)
+
+    kept.write(texts, vectors_of)

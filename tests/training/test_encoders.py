@@ -12,8 +12,8 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.training import LOSS_STATE_FILE
+from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.encoders import EncoderArguments, balanced_texts
-from st_xlret.training.script import ScriptArguments
 from tests import tiny
 
 TEXTS = [(tiny.documents(), "sentence", "language")]

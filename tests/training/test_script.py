@@ -13,7 +13,9 @@ from filelock import FileLock
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.options import parse
 from st_xlret.training import CrossLingualTrainer
-from st_xlret.training.script import Run, ScriptArguments, keep_best_checkpoint, last_checkpoint
+from st_xlret.training.arguments import ScriptArguments
+from st_xlret.training.checkpoints import last_checkpoint
+from st_xlret.training.run import Run, keep_best_checkpoint
 from tests import tiny
 from tests.training.runs import changed
 

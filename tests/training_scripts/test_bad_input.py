@@ -6,7 +6,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.modules import with_two_encoders
-from st_xlret.training.script import run_script
+from st_xlret.training.run import run_script
 from tests.data.files import write_jsonl
 from tests.training_scripts.scripts import Runner
 

@@ -40,7 +40,7 @@ from st_xlret.options import option, parse
 from st_xlret.plots import new_figure, save_figure
 from st_xlret.portable import write_model
 from st_xlret.search import top_k, unit_rows
-from st_xlret.training.script import run_script
+from st_xlret.training.run import run_script
 from st_xlret.training.teacher import distillation_data, teacher_vectors
 from training_scripts.demo.packaged_encoder import make_packaged_encoder
 from training_scripts.studies.measure_search import mapped, measure_pool, ranking_of

@@ -1,0 +1,81 @@
+"""What losses need of a Trainer: made for its model, with the columns that they read."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from datasets import DatasetDict
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
+from torch import nn
+
+from st_xlret.columns import holds_strings, text_columns
+from st_xlret.losses.base import package_loss
+from st_xlret.training.arguments import CrossLingualTrainingArguments
+
+
+def build_losses(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
+    """Losses, made where they are functions of the model.
+
+    With `anew`, those of this package must be functions.
+    """
+    if isinstance(loss, Mapping):
+        return {name: build_losses(each, model, anew=anew) for name, each in loss.items()}
+    if loss is None:
+        return None
+    if not isinstance(loss, nn.Module):
+        return loss(model)
+    if anew and package_loss(loss):
+        raise ValueError(
+            f"with model_init, {type(loss).__name__} has to be made with each model: "
+            "give it as a function, such as loss=lambda model: CCPLoss(model)"
+        )
+    return loss
+
+
+def select_loss_columns(datasets: Any, loss: Any) -> Any:
+    """Reduce data sets to the columns that their losses read."""
+    if isinstance(datasets, Mapping):
+        selected = DatasetDict()
+        for name, dataset in datasets.items():
+            loss_of_name = loss.get(name) if isinstance(loss, Mapping) else loss
+            selected[name] = select_loss_columns(dataset, loss_of_name)
+        return selected
+    is_data_set = datasets is not None and not isinstance(datasets, str)
+    if not is_data_set or loss is None or isinstance(loss, Mapping):
+        return datasets
+    own = package_loss(loss)
+    if own is not None:
+        return own.select(datasets)
+    if holds_strings(datasets, "document"):
+        raise ValueError(
+            f"{type(loss).__name__}: the column 'document' is the id of a document here: "
+            "rename it, as by dataset.rename_column('document', 'positive')"
+        )
+    return datasets
+
+
+def values_by_column(datasets: Any, value_of: Callable[[str], Any]) -> dict[str, Any]:
+    """A value for each text column, in the forms of the host for one data set and for several."""
+    if datasets is None:
+        return {}
+    if isinstance(datasets, Mapping):
+        return {name: values_by_column(rows, value_of) for name, rows in datasets.items()}
+    return {column: value_of(column) for column in text_columns(datasets)}
+
+
+def has_two_encoders(model: SentenceTransformer) -> bool:
+    """Whether a model has one encoder of queries and one of documents."""
+    for module in model.children():
+        if isinstance(module, Router):
+            return set(module.sub_modules) == {"query", "document"}
+    return False
+
+
+def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> None:
+    """Refuse an optimizer or a schedule that is given, where the Trainer has to make it."""
+    optimizer, schedule = optimizers or (None, None)
+    if (args.lora_rank and optimizer) or (args.lr_drops and schedule):
+        raise ValueError(
+            "lora_rank needs the optimizer, and lr_drops the schedule, "
+            "that the Trainer makes itself"
+        )

@@ -1,0 +1,86 @@
+"""The output folder of a run: used by one run at a time, and by none that would lose something."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from filelock import FileLock
+
+from st_xlret.files import atomic_directory, check_output_directory, check_output_file
+from st_xlret.training.arguments import ScriptArguments
+
+_MADE = ("checkpoint-*", "tokenizer", "negatives")
+"""What a run makes in its folder besides the model and the results."""
+
+
+def lock_folder(folder: Path) -> FileLock:
+    """Make the folder of a run, and keep other runs out; an `OSError` if it is in use."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # A singleton: in a notebook, a run that has failed does not keep out the next one.
+    lock = FileLock(folder / ".lock", is_singleton=True)
+    lock.acquire(timeout=0)
+    return lock
+
+
+def exit_if_finished(folder: Path, args: ScriptArguments) -> None:
+    """Exit from a run that is to be resumed, and has its results."""
+    if args.resume and not args.overwrite and (folder / "results.json").is_file():
+        print(
+            f"the run in {folder} is finished: there is nothing to resume; "
+            "--overwrite starts it anew"
+        )
+        sys.exit(0)
+
+
+def check_folder(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
+    """Refuse a folder in which a run would replace what it may not, or what it reads."""
+    if not args.resume:
+        _check_what_was_made(folder, args, inputs)
+    may_replace = args.overwrite or args.resume
+    check_output_directory(folder / "model", may_replace, inputs=inputs)
+    check_output_file(folder / "results.json", ours="train")
+    check_output_file(folder / "training.png", ours="train")
+
+
+def _check_what_was_made(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
+    """Refuse a folder with what a run has made, unless it may be deleted and is not read."""
+    for pattern in _MADE:
+        for made in folder.glob(pattern):
+            if not args.overwrite:
+                raise FileExistsError(
+                    f"{made} is of a run: --resume continues, --overwrite deletes it"
+                )
+            if _holds_one_of(made.resolve(), inputs):
+                raise FileExistsError(f"{made} holds what is read")
+
+
+def _holds_one_of(folder: Path, inputs: Iterable[Any]) -> bool:
+    for value in inputs:
+        path = Path(os.path.realpath(os.path.expanduser(str(value))))
+        if folder == path or folder in path.parents:
+            return True
+    return False
+
+
+def make_folder(
+    args: ScriptArguments,
+    name: str,
+    make: Callable[[Path], Any],
+    *,
+    keep: bool,
+) -> str:
+    """A folder in that of the run, which rank 0 fills by `make`.
+
+    With `keep`, it stays as an earlier run left it.
+    """
+    folder = Path(str(args.output_dir), name)
+    state = PartialState()
+    with state.main_process_first():
+        is_kept = keep and folder.is_dir()
+        if state.is_main_process and not is_kept:
+            with atomic_directory(folder, overwrite=True) as temporary:
+                make(temporary)
+    return str(folder)

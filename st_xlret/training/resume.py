@@ -1,0 +1,114 @@
+"""How a run goes on where it was stopped: with the same options, from its last checkpoint."""
+
+import json
+import logging
+import re
+import shutil
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from safetensors import safe_open
+from sentence_transformers import SentenceTransformer
+from transformers import TrainerState
+
+from st_xlret.training.arguments import ScriptArguments
+from st_xlret.training.checkpoints import LOSS_STATE_FILE, complete_checkpoints, last_checkpoint
+from st_xlret.training.trainable import copy_trainable_weights, interpolate_weights, merge_adapters
+from st_xlret.training.trainer import CrossLingualTrainer
+
+logger = logging.getLogger(__name__)
+
+_FREE = re.compile(
+    "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
+    "output_dir|overwrite|license|run_name|project|disable_tqdm|local_rank"
+)
+"""Beginnings of options that a resumed run may change: they do not change what is learned."""
+
+
+def options_of_groups(groups: Iterable[Any]) -> dict[str, Any]:
+    """The options of several groups of them, by name."""
+    options: dict[str, Any] = {}
+    for group in groups:
+        options.update(vars(group))
+    return options
+
+
+def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[str, Any]:
+    """What a resumed run must have alike, as JSON has it."""
+    options = dict(others)
+    for name, value in args.to_dict().items():
+        if not _FREE.match(name):
+            options[name] = value
+    batch_size = options.pop("per_device_train_batch_size")
+    options["batch of all processes"] = batch_size * args.world_size
+    as_json: dict[str, Any] = json.loads(json.dumps(options, default=str))
+    return as_json
+
+
+def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
+    """Where to go on, if asked to; else old checkpoints are deleted.
+
+    Exits if the run had other options.
+    """
+    folder = Path(str(args.output_dir))
+    if args.resume_from_checkpoint:
+        return Path(args.resume_from_checkpoint)
+    if not args.resume:
+        if args.process_index == 0:
+            _delete_earlier_run(folder)
+        return None
+    with PartialState().main_process_first():
+        checkpoint = last_checkpoint(folder)
+    if checkpoint is None:
+        logger.info("there is no complete checkpoint: continuing from the start")
+        return None
+    _exit_if_options_differ(checkpoint, options)
+    return checkpoint
+
+
+def _delete_earlier_run(folder: Path) -> None:
+    # It says that a run is finished.
+    (folder / "results.json").unlink(missing_ok=True)
+    for checkpoint in complete_checkpoints(folder):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
+    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
+        before = json.loads(file.metadata()["options"])
+    changed = []
+    for name in sorted(before.keys() | options.keys()):
+        was = before.get(name)
+        now = options.get(name)
+        if was != now:
+            changed.append(f"  {name} was {was!r}, is {now!r}")
+    if changed:
+        listed = "\n".join(changed)
+        sys.exit(
+            f"{checkpoint} has other options:\n{listed}\n"
+            f"--resume_from_checkpoint {checkpoint} takes them"
+        )
+
+
+def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
+    """Load the result of a run that was stopped after its last step, as the host does not.
+
+    False if steps are left.
+    """
+    args = trainer.args
+    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    all_steps = args.max_steps if args.max_steps > 0 else state.max_steps
+    if state.global_step < all_steps:
+        return False
+    folder = checkpoint
+    if args.load_best_model_at_end and state.best_model_checkpoint:
+        folder = checkpoint.parent / Path(state.best_model_checkpoint).name
+    original = copy_trainable_weights(trainer.model)
+    trained = merge_adapters(SentenceTransformer(str(folder), device="cpu"))
+    trainer.model.load_state_dict(trained.state_dict())
+    interpolate_weights(trainer.model, original, args.keep_trained)
+    trainer.state = state
+    return True

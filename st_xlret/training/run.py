@@ -1,0 +1,276 @@
+"""A training script around its Trainer: it checks before, resumes, measures, saves and pushes."""
+
+import json
+import logging
+import shlex
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import set_seed
+
+from st_xlret import __version__
+from st_xlret.evaluation.tables import plot_training
+from st_xlret.files import atomic_file, write_json
+from st_xlret.hub.card import set_card_data
+from st_xlret.hub.export import Repository
+from st_xlret.portable import write_model
+from st_xlret.secrets import without_secrets
+from st_xlret.training.arguments import ScriptArguments
+from st_xlret.training.checkpoints import last_checkpoint
+from st_xlret.training.output_folder import check_folder, exit_if_finished, lock_folder
+from st_xlret.training.resume import (
+    checkpoint_to_resume,
+    options_of_groups,
+    options_to_compare,
+    restore_finished_run,
+)
+from st_xlret.training.trainer import CrossLingualTrainer
+
+logger = logging.getLogger(__name__)
+
+_LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
+_SOURCES = ("documents", "queries", "pairs", "retrieval", "dictionaries")
+"""The options that name data, which the card lists."""
+
+
+class Run:
+    """One run of a training script.
+
+    Making it locks and checks the output folder before any work, and sets the seed. With
+    `push_to_hub` the finished model is pushed, and no checkpoint. A resumed run must have the same
+    options; the number of processes may differ if the batch of all of them stays as large.
+    """
+
+    def __init__(self, args: ScriptArguments, *groups: Any) -> None:
+        self.args = args
+        self.output = Path(str(args.output_dir))
+        args.resume = args.resume or bool(args.resume_from_checkpoint)
+        if args.process_index == 0:
+            self._lock = lock_folder(self.output)
+        exit_if_finished(self.output, args)
+        options = options_of_groups(groups)
+        check_folder(self.output, args, inputs=flattened(options))
+        self._push = args.push_to_hub
+        self._token = args.hub_token
+        args.push_to_hub = False
+        args.hub_token = None
+        self.options = options_to_compare(args, options)
+        self._losses: dict[str, Any] = json.loads(self.options.get("loss_options") or "{}")
+        set_seed(args.seed)
+        torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
+        logger.info(
+            "computing in %s on %s, %d threads",
+            args.precision,
+            args.device,
+            torch.get_num_threads(),
+        )
+
+    def loss_arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
+        """The arguments of a loss: defaults, changed by `--loss_options`.
+
+        `train_and_save` refuses those of losses that the run does not have.
+        """
+        arguments = dict(defaults)
+        for key, value in self._losses.pop(name, {}).items():
+            default = defaults.get(key)
+            if isinstance(value, dict) and default is not None:
+                arguments[key] = with_changes(default, value)
+            else:
+                arguments[key] = value
+        return arguments
+
+    def train_and_save(
+        self,
+        trainer: CrossLingualTrainer,
+        entries: dict[str, Any],
+        *,
+        tag: str,
+        evaluators: Any = (),
+        test: Any = None,
+    ) -> dict[str, Any]:
+        """Train, from the last complete checkpoint on if asked to; measure and save.
+
+        Then show how to use the model.
+
+        Args:
+            trainer: The Trainer, made with the arguments of the run.
+            entries: Further entries of `results.json`, whose content is returned.
+            tag: One of the model's card.
+            evaluators: They measure the model before and after training; None is left out.
+            test: Measures the finished model.
+        """
+        if self._losses:
+            raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
+        is_first = trainer.is_world_process_zero()
+        repository = self._open_repository() if self._push and is_first else None
+        model = trainer.model
+        used = [evaluator for evaluator in evaluators if evaluator is not None]
+        trainer.loss_state.options = self.options
+        trainer.loss_state.keep = self.args.save_total_limit
+        trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
+        checkpoint = checkpoint_to_resume(self.args, self.options)
+        before = evaluator_scores(used, model) if is_first else {}
+        started = time.perf_counter()
+        if checkpoint is None or not restore_finished_run(trainer, checkpoint):
+            self._train_or_exit(trainer, checkpoint)
+        seconds = time.perf_counter() - started
+        results = {**self._facts(trainer, seconds), **entries}
+        if not is_first:
+            return results
+        if used:
+            after = evaluator_scores(used, model)
+            results["held_out_before"] = before
+            results["held_out"] = after
+            print_held_out_scores(before, after)
+        if test is not None:
+            measured = test.evaluate(model)
+            results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
+        path = self._save(trainer, results, tag, repository)
+        if repository is not None:
+            print(f"pushed to {repository.upload(path)}")
+        return results
+
+    def _open_repository(self) -> Repository:
+        args = self.args
+        return Repository(
+            args.hub_model_id or self.output.resolve().name,
+            token=self._token,
+            private=args.hub_private_repo,
+            revision=args.hub_revision,
+            overwrite=args.overwrite,
+        )
+
+    def _train_or_exit(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
+        set_seed(self.args.seed)  # the score before training leaves no trace in it
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        except (OSError, FloatingPointError, KeyboardInterrupt) as error:
+            kept = last_checkpoint(self.output)
+            advice = "there is no checkpoint"
+            if kept:
+                advice = f"the same command with --resume continues from {kept}"
+            sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{advice}")
+
+    def _facts(self, trainer: CrossLingualTrainer, seconds: float) -> dict[str, Any]:
+        """What `results.json` says of every run."""
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        if self._token:
+            command = command.replace(self._token, "***")
+        versions = {"st-xlret": __version__}
+        for name in _LIBRARIES:
+            versions[name] = version(name)
+        return {
+            "command": command,
+            "seconds": round(seconds, 1),
+            "steps": trainer.state.global_step,
+            "tokens": trainer.state.num_input_tokens_seen,
+            "versions": versions,
+        }
+
+    def _save(
+        self,
+        trainer: CrossLingualTrainer,
+        results: dict[str, Any],
+        tag: str,
+        repository: Repository | None,
+    ) -> Path:
+        """Write the model, then `results.json`, which says that the run is finished."""
+        args = self.args
+        model = trainer.model
+        set_card_data(
+            model,
+            license=args.license,
+            data={use: self.options.get(use) or [] for use in _SOURCES},
+            languages=sorted(results.get("languages", [])),
+            tags=[tag],
+        )
+        model.model_card_data.model_id = repository.repo_id if repository else None
+        may_replace = args.overwrite or args.resume
+        path = write_model(model, self.output / "model", overwrite=may_replace)
+        write_json(self.output / "results.json", results, ours="train")
+        use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
+        print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
+        picture = self.output / "training.png"
+        picture.unlink(missing_ok=True)  # that of an earlier run
+        if any("loss" in line for line in trainer.state.log_history):
+            with atomic_file(picture, ours="train") as temporary:
+                plot_training(trainer.state.log_history, temporary)
+        return path
+
+
+def flattened(options: dict[str, Any]) -> list[Any]:
+    """The values of options, and those in lists."""
+    values = []
+    for value in options.values():
+        if isinstance(value, list):
+            values.extend(value)
+        else:
+            values.append(value)
+    return values
+
+
+def with_changes(default: Any, changes: dict[str, Any]) -> Any:
+    """A group of options, of which some are changed."""
+    if is_dataclass(default) and not isinstance(default, type):
+        return replace(default, **changes)
+    return {**default, **changes}
+
+
+def evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
+    """The scores of evaluators, without their other entries."""
+    scores = {}
+    for evaluator in evaluators:
+        for name, value in evaluator(model).items():
+            if isinstance(value, int | float):
+                scores[name] = float(value)
+    return scores
+
+
+def print_held_out_scores(before: dict[str, float], after: dict[str, float]) -> None:
+    """Show the scores that say most."""
+    for name, score in after.items():
+        if name.endswith(("accuracy", "mrr@10")):
+            print(f"held-out {name}: {before[name]:.4f} before training, {score:.4f} after")
+
+
+def keep_best_checkpoint(args: ScriptArguments, metric: str | None) -> None:
+    """Let `args` evaluate at every checkpoint, or as they say.
+
+    The best one is loaded at the end, where all checkpoints have a score.
+    """
+    saves = args.save_strategy != "no"
+    if metric is None:
+        args.eval_strategy = "no"  # type: ignore[assignment]
+    elif args.eval_strategy == "no":
+        args.eval_strategy = args.save_strategy if saves else "steps"  # type: ignore[assignment]
+        args.eval_steps = args.eval_steps or args.save_steps
+    in_step = True
+    if args.eval_strategy == "steps":
+        in_step = (args.save_steps / (args.eval_steps or 1)).is_integer()
+    all_have_scores = saves and args.eval_strategy == args.save_strategy and in_step
+    args.load_best_model_at_end = metric is not None and all_have_scores
+    args.metric_for_best_model = metric
+    args.greater_is_better = True
+
+
+def run_script(main: Callable[[], Any]) -> None:
+    """Run a script's `main`; errors in its input end it with one line instead of a traceback."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    try:
+        main()
+    except (ImportError, ValueError, OSError, RuntimeError) as error:
+        # The host's RuntimeError of a tracker that is not installed has a way out; others are
+        # faults.
+        if isinstance(error, RuntimeError) and "install" not in str(error):
+            raise
+        sys.exit(f"error: {without_secrets(str(error))}")
+    except KeyboardInterrupt:
+        sys.exit("stopped")
