@@ -1,6 +1,7 @@
-"""Measure a model on a published benchmark: the command `st-xlret evaluate`, from a checkout.
+r"""Measure a model on a published benchmark: the command `st-xlret evaluate`, from a checkout.
 
-python evaluation/run.py --model MODEL --benchmark tatoeba --data LASER/data/tatoeba/v1 --output scores.json
+python evaluation/run.py --model MODEL --benchmark tatoeba --data LASER/data/tatoeba/v1 \
+    --output scores.json
 """
 
 from __future__ import annotations

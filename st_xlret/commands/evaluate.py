@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     }
     others = [name for name, default in usual.items() if getattr(options, name) != default]
     check_options(options, unread=others, where="with --compare")
-    from st_xlret.evaluation.tables import write_comparison
+    from st_xlret.evaluation.results import write_comparison
 
     print(write_comparison(options.compare, options.output), end="")
 

@@ -1,89 +1,128 @@
-"""Evaluators for the benchmarks of the papers, and tables of their results beside published ones."""
+"""Evaluators for the benchmarks of the papers, and tables of results beside published ones.
 
-from st_xlret.evaluation.base import (
-    BenchmarkEvaluator,
-    BenchmarkResult,
-    chosen_names,
-    macro_average,
-)
-from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.lareqa import LAReQAEvaluator, read_lareqa
-from st_xlret.evaluation.mewsli_x import MewsliXEvaluator
-from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator
-from st_xlret.evaluation.retrieval import (
-    RetrievalData,
-    RetrievalEvaluator,
-    language_metrics,
-    map_at_k,
-    mrr_at_k,
-    ndcg_at_k,
-    read_beir,
-    recall_at_k,
-    score_ranking,
-    success_at_k,
-    texts_table,
-)
-from st_xlret.evaluation.tables import PublishedRow, published_rows, result_report, results_table
-from st_xlret.evaluation.tatoeba import (
-    BilingualRetrievalEvaluator,
-    TatoebaEvaluator,
-    TatoebaPairsEvaluator,
-    retrieval_accuracy,
-    weighted_f1,
-)
-from st_xlret.evaluation.xor_retrieve import AnsweredQuestions, XORRetrieveEvaluator
-from st_xlret.tables import markdown_table
+Names load on first use: to list the benchmarks needs no PyTorch.
+"""
 
-_EVALUATORS: tuple[type[BenchmarkEvaluator], ...] = (
-    TatoebaEvaluator,
-    TatoebaPairsEvaluator,
-    BUCCEvaluator,
-    MrTyDiEvaluator,
-    XORRetrieveEvaluator,
-    LAReQAEvaluator,
-    MewsliXEvaluator,
-    RetrievalEvaluator,
-)
-BENCHMARKS = {evaluator.benchmark: evaluator for evaluator in _EVALUATORS}
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from st_xlret.evaluation.base import BenchmarkEvaluator as BenchmarkEvaluator
+    from st_xlret.evaluation.base import BenchmarkResult as BenchmarkResult
+    from st_xlret.evaluation.base import macro_average as macro_average
+    from st_xlret.evaluation.bucc import BUCCEvaluator as BUCCEvaluator
+    from st_xlret.evaluation.by_language import language_metrics as language_metrics
+    from st_xlret.evaluation.lareqa import LAReQAEvaluator as LAReQAEvaluator
+    from st_xlret.evaluation.lareqa import read_lareqa as read_lareqa
+    from st_xlret.evaluation.metrics import map_at_k as map_at_k
+    from st_xlret.evaluation.metrics import mrr_at_k as mrr_at_k
+    from st_xlret.evaluation.metrics import ndcg_at_k as ndcg_at_k
+    from st_xlret.evaluation.metrics import recall_at_k as recall_at_k
+    from st_xlret.evaluation.metrics import success_at_k as success_at_k
+    from st_xlret.evaluation.mewsli_x import MewsliXEvaluator as MewsliXEvaluator
+    from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator as MrTyDiEvaluator
+    from st_xlret.evaluation.pools import RetrievalData as RetrievalData
+    from st_xlret.evaluation.pools import read_beir as read_beir
+    from st_xlret.evaluation.pools import texts_table as texts_table
+    from st_xlret.evaluation.published import PublishedRow as PublishedRow
+    from st_xlret.evaluation.published import published_rows as published_rows
+    from st_xlret.evaluation.published import results_table as results_table
+    from st_xlret.evaluation.results import result_report as result_report
+    from st_xlret.evaluation.retrieval import RetrievalEvaluator as RetrievalEvaluator
+    from st_xlret.evaluation.retrieval import score_ranking as score_ranking
+    from st_xlret.evaluation.tatoeba import (
+        BilingualRetrievalEvaluator as BilingualRetrievalEvaluator,
+    )
+    from st_xlret.evaluation.tatoeba import TatoebaEvaluator as TatoebaEvaluator
+    from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator as TatoebaPairsEvaluator
+    from st_xlret.evaluation.tatoeba import retrieval_accuracy as retrieval_accuracy
+    from st_xlret.evaluation.tatoeba import weighted_f1 as weighted_f1
+    from st_xlret.evaluation.xor_retrieve import AnsweredQuestions as AnsweredQuestions
+    from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator as XORRetrieveEvaluator
+    from st_xlret.tables import markdown_table as markdown_table
+
+_MODULES = {
+    "AnsweredQuestions": "st_xlret.evaluation.xor_retrieve",
+    "BUCCEvaluator": "st_xlret.evaluation.bucc",
+    "BenchmarkEvaluator": "st_xlret.evaluation.base",
+    "BenchmarkResult": "st_xlret.evaluation.base",
+    "BilingualRetrievalEvaluator": "st_xlret.evaluation.tatoeba",
+    "LAReQAEvaluator": "st_xlret.evaluation.lareqa",
+    "MewsliXEvaluator": "st_xlret.evaluation.mewsli_x",
+    "MrTyDiEvaluator": "st_xlret.evaluation.mr_tydi",
+    "PublishedRow": "st_xlret.evaluation.published",
+    "RetrievalData": "st_xlret.evaluation.pools",
+    "RetrievalEvaluator": "st_xlret.evaluation.retrieval",
+    "TatoebaEvaluator": "st_xlret.evaluation.tatoeba",
+    "TatoebaPairsEvaluator": "st_xlret.evaluation.tatoeba",
+    "XORRetrieveEvaluator": "st_xlret.evaluation.xor_retrieve",
+    "language_metrics": "st_xlret.evaluation.by_language",
+    "macro_average": "st_xlret.evaluation.base",
+    "map_at_k": "st_xlret.evaluation.metrics",
+    "markdown_table": "st_xlret.tables",
+    "mrr_at_k": "st_xlret.evaluation.metrics",
+    "ndcg_at_k": "st_xlret.evaluation.metrics",
+    "published_rows": "st_xlret.evaluation.published",
+    "read_beir": "st_xlret.evaluation.pools",
+    "read_lareqa": "st_xlret.evaluation.lareqa",
+    "recall_at_k": "st_xlret.evaluation.metrics",
+    "result_report": "st_xlret.evaluation.results",
+    "results_table": "st_xlret.evaluation.published",
+    "retrieval_accuracy": "st_xlret.evaluation.tatoeba",
+    "score_ranking": "st_xlret.evaluation.retrieval",
+    "success_at_k": "st_xlret.evaluation.metrics",
+    "texts_table": "st_xlret.evaluation.pools",
+    "weighted_f1": "st_xlret.evaluation.tatoeba",
+}
+"""The module of each public name, which is imported when the name is first used."""
+
+_EVALUATORS = {
+    "tatoeba": "TatoebaEvaluator",
+    "tatoeba-pairs": "TatoebaPairsEvaluator",
+    "bucc": "BUCCEvaluator",
+    "mrtydi": "MrTyDiEvaluator",
+    "xor-retrieve": "XORRetrieveEvaluator",
+    "lareqa": "LAReQAEvaluator",
+    "mewsli-x": "MewsliXEvaluator",
+    "retrieval": "RetrievalEvaluator",
+}
+"""The evaluator of each benchmark: commands, mteb tasks and tests read this list."""
+
+
+class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
+    """Name of a benchmark to its evaluator, which is loaded when it is asked for."""
+
+    def __getitem__(self, name: str) -> type[BenchmarkEvaluator]:
+        evaluator = _EVALUATORS[name]
+        return getattr(importlib.import_module(_MODULES[evaluator]), evaluator)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_EVALUATORS)
+
+    def __len__(self) -> int:
+        return len(_EVALUATORS)
+
+
+BENCHMARKS = _Benchmarks()
 
 
 def evaluator_class(name: str) -> type[BenchmarkEvaluator]:
     """The evaluator of a benchmark; of an unknown name a ValueError lists all."""
-    return BENCHMARKS[chosen_names([name], BENCHMARKS, "--benchmark")[0]]
+    from st_xlret.evaluation.base import chosen_names
+
+    [known] = chosen_names([name], list(BENCHMARKS), "--benchmark")
+    return BENCHMARKS[known]
 
 
-__all__ = [
-    "BENCHMARKS",
-    "AnsweredQuestions",
-    "BUCCEvaluator",
-    "BenchmarkEvaluator",
-    "BenchmarkResult",
-    "BilingualRetrievalEvaluator",
-    "LAReQAEvaluator",
-    "MewsliXEvaluator",
-    "MrTyDiEvaluator",
-    "PublishedRow",
-    "RetrievalData",
-    "RetrievalEvaluator",
-    "TatoebaEvaluator",
-    "TatoebaPairsEvaluator",
-    "XORRetrieveEvaluator",
-    "evaluator_class",
-    "language_metrics",
-    "macro_average",
-    "map_at_k",
-    "markdown_table",
-    "mrr_at_k",
-    "ndcg_at_k",
-    "published_rows",
-    "read_beir",
-    "read_lareqa",
-    "recall_at_k",
-    "success_at_k",
-    "result_report",
-    "results_table",
-    "retrieval_accuracy",
-    "score_ranking",
-    "texts_table",
-    "weighted_f1",
-]
+__all__ = ["BENCHMARKS", "evaluator_class", *_MODULES]  # noqa: PLE0604
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(_MODULES[name])
+        return getattr(module, name)

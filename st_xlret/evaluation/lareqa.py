@@ -1,8 +1,10 @@
-"""LAReQA on XQuAD-R: retrieval of the answers in all languages from one pool of sentences in all languages."""
+"""LAReQA on XQuAD-R: retrieval of the answers in all languages from one pool in all languages."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,65 +14,77 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
+from st_xlret.data.beir import is_beir_folder
 from st_xlret.data.reading import find_file, join_sentences, read_jsonl
-from st_xlret.evaluation.base import name_file_in_errors
+from st_xlret.evaluation.base import Scores, name_file_in_errors
+from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, texts_table
 from st_xlret.evaluation.retrieval import (
-    RetrievalData,
+    RETRIEVAL_OPTIONS,
     RetrievalEvaluator,
     ranking_of,
-    read_beir,
     score_ranking,
-    texts_table,
 )
 from st_xlret.files import PathLike
+
+_MIXED = "test"
+_BY_LANGUAGE = "test-same-language"
+_QUERIES_AT_ONCE = 256
 
 
 class LAReQAEvaluator(RetrievalEvaluator):
     """mAP@20 of LAReQA's XQuAD-R: 13 090 questions and 13 014 candidate sentences in 11 languages.
 
     The benchmark is by Roy et al. (2020) and reported by XTREME-R and MSM
-    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). In the split `"test"`, the sentence with the
-    answer is relevant in each language of one pool, which stays whole whatever the languages of the questions;
-    `"test-same-language"` is retrieval from the candidates of the question's language alone.
+    ([Zhang et al., 2023](https://arxiv.org/abs/2302.01626), Table 12). In the split `"test"`, the
+    sentence with the answer is relevant in each language of one pool, which stays whole whatever
+    the languages of the questions; `"test-same-language"` is retrieval from the candidates of the
+    question's language alone.
 
-    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph, as in the papers.
+    Options of reading: `split`, and `context`: whether each candidate is followed by its paragraph,
+    as in the papers.
 
-    Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for the mixed pool also
-    `recall_at_10` and those of [`language_metrics`][st_xlret.evaluation.language_metrics].
+    Metrics: `map_at_20` (primary), `map` over the whole ranking, `mrr_at_100`, `recall_at_100`; for
+    the mixed pool also `recall_at_10` and those of
+    [`language_metrics`][st_xlret.evaluation.language_metrics].
     """
 
     benchmark = "lareqa"
+    title = "LAReQA"
+    question_languages = ("ar", "de", "el", "en", "es", "hi", "ru", "th", "tr", "vi", "zh")
+    reference = "https://arxiv.org/abs/2004.05484"
+    license = "cc-by-sa-4.0"
     metrics = ("map_at_20", "mrr_at_100", "recall_at_100")
     published_metrics = ("map_at_20", "map")
     layout = "files such as xquad-r/en.json, or BEIR's corpus.jsonl, queries.jsonl, qrels/test.tsv"
-    splits = ("test", "test-same-language")
+    splits = (_MIXED, _BY_LANGUAGE)
+    options = (*RETRIEVAL_OPTIONS, "context")
     languages_in_all = 11
-    task = "retrieval of the answer sentence in every language from one pool in all languages (XQuAD-R)"
+    task = (
+        "retrieval of the answer sentence in every language from one pool in all languages "
+        "(XQuAD-R)"
+    )
     direction = "question to candidate sentences"
 
     @classmethod
     def from_files(
-        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+        cls, folder: Any, languages: Sequence[str] | None, *, split: str = _MIXED, **options: Any
     ) -> Self:
-        """The evaluator of one pool in all languages, or of one per language for the split `"test-same-language"`."""
+        """The evaluator of one pool in all languages, or of one per language."""
         context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
-        pools, notes = (
-            {"all": data.select_languages(languages)},
-            {"average": "mean of the languages' means"},
-        )
-        if split == "test-same-language":
+        notes = {"average": "mean of the languages' means"}
+        if split == _BY_LANGUAGE:
             notes["task"] = (
                 "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
             )
             codes = languages or data.judged.unique("language")
             pools = {code: data.select_languages([code], corpus=True) for code in codes}
+        else:
+            pools = {"all": data.select_languages(languages)}
         notes["candidate"] = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, split=split, notes=notes, **options)
 
-    def score_pool(
-        self, model: SentenceTransformer, data: RetrievalData
-    ) -> dict[str, dict[str, float]]:
+    def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> Scores:
         """Language of the questions to metric to value."""
         questions, candidates = self.embed_pool(model, data.judged, data.corpus)
         scores = score_ranking(ranking_of(questions, candidates, 100), data, self.metrics)
@@ -83,98 +97,149 @@ class LAReQAEvaluator(RetrievalEvaluator):
 
 
 def average_precisions(
-    queries: Tensor, documents: Tensor, relevant: Sequence[NDArray[np.int64]]
+    queries: Tensor, documents: Tensor, relevant: Sequence[Rows]
 ) -> NDArray[Any]:
-    """Average precision of each query over the whole ranking, of equal scores the lower row first."""
-    precisions = []
-    for start in range(0, len(queries), 256):
-        scores = (queries[start : start + 256] @ documents.T).cpu().numpy()
-        for row, gold in zip(scores, relevant[start : start + 256], strict=True):
-            places = gold[gold >= 0]
-            before = [
-                np.count_nonzero(row > row[at]) + np.count_nonzero(row[:at] == row[at])
-                for at in places
-            ]
-            precisions.append(
-                float((np.arange(1, len(places) + 1) / (np.sort(before) + 1)).sum() / len(gold))
-            )
+    """Average precision of each query over the whole ranking, of equal scores the lower row first.
+
+    Rows below 0 are relevant documents that are missing.
+    """
+    precisions: list[float] = []
+    for start in range(0, len(queries), _QUERIES_AT_ONCE):
+        stop = start + _QUERIES_AT_ONCE
+        scores = (queries[start:stop] @ documents.T).cpu().numpy()
+        for of_query, gold in zip(scores, relevant[start:stop], strict=True):
+            precisions.append(_average_precision(of_query, gold))
     return np.array(precisions)
 
 
-def read_lareqa(folder: PathLike, *, split: str = "test", context: bool = False) -> RetrievalData:
-    """Read XQuAD-R as one corpus with its questions; the arguments are those of reading of `LAReQAEvaluator`."""
-    if any(Path(folder).glob("corpus.jsonl*")):
-        data, paragraphs = (
-            read_beir(folder, split=split),
-            _read_paragraphs(folder) if context else {},
-        )
+def _average_precision(scores: NDArray[Any], gold: Rows) -> float:
+    ranks: list[int] = []
+    for row in gold[gold >= 0]:
+        score = scores[row]
+        better = np.count_nonzero(scores > score)
+        as_good_before = np.count_nonzero(scores[:row] == score)
+        ranks.append(1 + int(better) + int(as_good_before))
+    hits = np.arange(1, len(ranks) + 1)
+    precisions = hits / np.sort(ranks)
+    return float(precisions.sum() / len(gold))
+
+
+def read_lareqa(folder: PathLike, *, split: str = _MIXED, context: bool = False) -> RetrievalData:
+    """Read XQuAD-R as one corpus with its questions.
+
+    The arguments are those of reading of `LAReQAEvaluator`.
+    """
+    paragraphs: dict[str, str] = {}
+    if is_beir_folder(Path(folder)):
+        data = read_beir(folder, split=split)
+        if context:
+            paragraphs = _read_paragraphs(folder)
     else:
-        data, paragraphs = _read_squad_files(
-            find_file(folder, "??.json", "xquad-r/??.json").parent, split
+        file = find_file(folder, "??.json", "xquad-r/??.json")
+        pool = _read_squad_files(file.parent)
+        paragraphs = pool.paragraphs
+        data = RetrievalData(
+            texts_table(pool.candidates),
+            texts_table(pool.questions),
+            pool.judgements(split),
+            str(file.parent),
         )
-    ids, texts = data.corpus["id"][:], data.corpus["text"][:]
-    if context:
-        texts = [f"{text} {paragraphs[name]}" for name, text in zip(ids, texts, strict=True)]
-    # XQuAD-R has titles in the file and none in the published protocol.
-    return replace(
-        data,
-        corpus=texts_table(
-            zip(ids, [""] * len(ids), texts, data.corpus["language"][:], strict=True)
-        ),
-    )
+    return replace(data, corpus=_without_titles(data.corpus, paragraphs if context else None))
+
+
+def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
+    """The candidates, each followed by its paragraph if these are given.
+
+    XQuAD-R has titles in the file and none in the published protocol.
+    """
+    rows: list[TextRow] = []
+    columns = (corpus["id"][:], corpus["text"][:], corpus["language"][:])
+    for name, text, code in zip(*columns, strict=True):
+        if paragraphs is not None:
+            text = f"{text} {paragraphs[name]}"
+        rows.append((name, "", text, code))
+    return texts_table(rows)
 
 
 def _read_paragraphs(folder: PathLike) -> dict[str, str]:
-    """Candidate id to its paragraph, which is joined from the sentences that share `metadata.context`."""
+    """Candidate id to its paragraph: the sentences that share `metadata.context`, joined."""
     paragraph_of: dict[str, tuple[str, str]] = {}
     sentences: dict[tuple[str, str], list[str]] = {}
     file = find_file(folder, "corpus.jsonl")
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
-            paragraph = str(record["metadata"]["context"]), record["metadata"]["language"]
+            about = record["metadata"]
+            paragraph = (str(about["context"]), about["language"])
             paragraph_of[record["_id"]] = paragraph
             sentences.setdefault(paragraph, []).append(record["text"].strip())
-    texts = {
-        paragraph: join_sentences(parts, paragraph[1]) for paragraph, parts in sentences.items()
-    }
-    return {name: texts[paragraph] for name, paragraph in paragraph_of.items()}
+    text_of: dict[str, str] = {}
+    for name, paragraph in paragraph_of.items():
+        _, code = paragraph
+        text_of[name] = join_sentences(sentences[paragraph], code)
+    return text_of
 
 
-def _read_squad_files(folder: Path, split: str) -> tuple[RetrievalData, dict[str, str]]:
-    """Read the SQuAD-like files with `sentence_breaks`, one per language; returns the data and the paragraphs."""
-    candidates, questions = list[tuple[str, str, str, str]](), list[tuple[str, str, str, str]]()
-    paragraphs, number_of, answers = dict[str, str](), dict[str, str](), dict[str, list[str]]()
+@dataclass
+class _SquadPool:
+    """What the SQuAD-like files have.
+
+    Attributes:
+        paragraphs: Id of a candidate to its paragraph.
+        answers: Number of a question, which its translations share, to the candidates that are
+            right, of every language.
+        number_of: Id of a question to its number.
+    """
+
+    candidates: list[TextRow] = field(default_factory=list)
+    questions: list[TextRow] = field(default_factory=list)
+    paragraphs: dict[str, str] = field(default_factory=dict)
+    answers: dict[str, list[str]] = field(default_factory=dict)
+    number_of: dict[str, str] = field(default_factory=dict)
+
+    def add_paragraph(self, place: str, code: str, paragraph: dict[str, Any]) -> None:
+        """Add the sentences of a paragraph and its questions, in a language."""
+        text = paragraph["context"]
+        breaks = paragraph["sentence_breaks"]
+        for row, (start, end) in enumerate(breaks):
+            name = f"{place}-{row}"
+            self.candidates.append((name, "", text[start:end], code))
+            self.paragraphs[name] = text
+        for entry in paragraph["qas"]:
+            answer = entry["answers"][0]["answer_start"]
+            rows = [row for row, (start, end) in enumerate(breaks) if start <= answer < end]
+            if not rows:
+                # An answer between two sentences has no candidate: XTREME-R leaves it out too.
+                continue
+            number = entry["id"]
+            name = f"{code}-{number}"
+            self.questions.append((name, "", entry["question"], code))
+            self.number_of[name] = number
+            self.answers.setdefault(number, []).append(f"{place}-{rows[0]}")
+
+    def judgements(self, split: str) -> dict[str, dict[str, int]]:
+        """The candidates that are right, in all languages or in that of the question."""
+        qrels: dict[str, dict[str, int]] = {}
+        for name, number in self.number_of.items():
+            right = self.answers[number]
+            if split == _BY_LANGUAGE:
+                right = [candidate for candidate in right if candidate[:2] == name[:2]]
+            qrels[name] = dict.fromkeys(right, 1)
+        return qrels
+
+
+def _read_squad_files(folder: Path) -> _SquadPool:
+    """Read the SQuAD-like files with `sentence_breaks`, one per language."""
+    pool = _SquadPool()
     for file in sorted(folder.glob("??.json")):
         code = file.stem
         with name_file_in_errors(file):
-            articles = enumerate(json.loads(file.read_text(encoding="utf-8"))["data"])
-            numbered = (
-                (number, *each)
-                for number, article in articles
-                for each in enumerate(article["paragraphs"])
-            )
-            for number, position, paragraph in numbered:
-                place = f"{code}-{number:02d}-{position}"
-                text, breaks = paragraph["context"], paragraph["sentence_breaks"]
-                for row, (start, end) in enumerate(breaks):
-                    candidates.append((f"{place}-{row}", "", text[start:end], code))
-                    paragraphs[f"{place}-{row}"] = text
-                for entry in paragraph["qas"]:
-                    answer = entry["answers"][0]["answer_start"]
-                    rows = [row for row, (start, end) in enumerate(breaks) if start <= answer < end]
-                    if rows:  # an answer between two sentences has no candidate: XTREME-R leaves it out too
-                        name = f"{code}-{entry['id']}"
-                        questions.append((name, "", entry["question"], code))
-                        number_of[name] = entry["id"]
-                        answers.setdefault(entry["id"], []).append(f"{place}-{rows[0]}")
-    qrels = {
-        name: {
-            candidate: 1
-            for candidate in answers[number]
-            if split == "test" or candidate[:2] == name[:2]
-        }
-        for name, number in number_of.items()
-    }
-    return RetrievalData(
-        texts_table(candidates), texts_table(questions), qrels, str(folder)
-    ), paragraphs
+            for place, paragraph in _numbered_paragraphs(file):
+                pool.add_paragraph(f"{code}-{place}", code, paragraph)
+    return pool
+
+
+def _numbered_paragraphs(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for number, article in enumerate(content["data"]):
+        for position, paragraph in enumerate(article["paragraphs"]):
+            yield f"{number:02d}-{position}", paragraph

@@ -1,15 +1,18 @@
 """Mr.TyDi: retrieval of Wikipedia passages in the language of the question, in 11 languages."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from datasets import Dataset
 from typing_extensions import Self
 
-from st_xlret.data.beir import read_qrels
+from st_xlret.data.beir import Judgements, read_qrels
 from st_xlret.data.reading import (
-    PathLike,
     cache_key,
     cached_table,
     find_file,
@@ -17,45 +20,55 @@ from st_xlret.data.reading import (
     read_lines,
 )
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.retrieval import (
-    TEXT_COLUMNS,
-    RetrievalData,
-    RetrievalEvaluator,
-    texts_table,
-)
+from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, texts_table
+from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
+from st_xlret.files import PathLike
 
-HUB_QUERIES, HUB_CORPUS = "castorini/mr-tydi", "castorini/mr-tydi-corpus"
+HUB_QUERIES = "castorini/mr-tydi"
+HUB_CORPUS = "castorini/mr-tydi-corpus"
 LANGUAGES = {
-    **{
-        "ar": "arabic",
-        "bn": "bengali",
-        "en": "english",
-        "fi": "finnish",
-        "id": "indonesian",
-        "ja": "japanese",
-    },
-    **{"ko": "korean", "ru": "russian", "sw": "swahili", "te": "telugu", "th": "thai"},
+    "ar": "arabic",
+    "bn": "bengali",
+    "en": "english",
+    "fi": "finnish",
+    "id": "indonesian",
+    "ja": "japanese",
+    "ko": "korean",
+    "ru": "russian",
+    "sw": "swahili",
+    "te": "telugu",
+    "th": "thai",
 }
 """Code to the name in the folders of the release."""
 
 
 class MrTyDiEvaluator(RetrievalEvaluator):
-    """MRR@100 (primary) and Recall@100 on Mr.TyDi v1.1, per language and averaged over the languages.
+    """MRR@100 (primary) and Recall@100 on Mr.TyDi v1.1, per language and averaged over them.
 
-    The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787), and reported by CCP,
-    MSM and the paper of the language contrastive loss. Each of the 11 languages has its own Wikipedia as the pool, from
-    137 000 passages in Swahili to 33 million in English, for which `keep_vectors` is needed. A passage is encoded as
-    title and text. The folder is that of the official release or of the Hub, whose `castorini/mr-tydi-corpus` and
+    The benchmark is by Zhang et al. (2021), [arXiv:2108.08787](https://arxiv.org/abs/2108.08787),
+    and reported by CCP, MSM and the paper of the language contrastive loss. Each of the 11
+    languages has its own Wikipedia as the pool, from 137 000 passages in Swahili to 33 million in
+    English, for which `keep_vectors` is needed. A passage is encoded as title and text. The folder
+    is that of the official release or of the Hub, whose `castorini/mr-tydi-corpus` and
     `castorini/mr-tydi` may be merged into one folder or be side by side in it.
 
-    Options of reading: `split`, and `cache_dir` (folder for the passages as memory-mapped columns; default: the data
-    cache).
+    Options of reading: `split`, and `cache_dir` (folder for the passages as memory-mapped columns;
+    default: the data cache).
     """
 
     benchmark = "mrtydi"
-    metrics = published_metrics = ("mrr_at_100", "recall_at_100")
-    layout = "folders such as mrtydi-v1.1-swahili, each with collection/docs.jsonl.gz, topic.test.tsv, qrels.test.txt"
+    title = "MrTyDi"
+    question_languages = tuple(LANGUAGES)
+    reference = "https://arxiv.org/abs/2108.08787"
+    license = "apache-2.0"
+    metrics = ("mrr_at_100", "recall_at_100")
+    published_metrics = metrics
+    layout = (
+        "folders such as mrtydi-v1.1-swahili, each with collection/docs.jsonl.gz, topic.test.tsv, "
+        "qrels.test.txt"
+    )
     splits = ("test", "dev", "train")
+    options = RETRIEVAL_OPTIONS
     languages_in_all = 11
     is_on_hub = True
     task = "retrieval of passages that answer a question, in its language (Mr.TyDi v1.1)"
@@ -65,111 +78,136 @@ class MrTyDiEvaluator(RetrievalEvaluator):
     def from_files(
         cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
     ) -> Self:
-        """The evaluator of a pool per language: all files are found now, and each is read when its pool is scored."""
-        if folder is None:
-            from huggingface_hub import snapshot_download
+        """The evaluator of a pool per language.
 
+        All files are found now, and each is read when its pool is scored.
+        """
+        if folder is None:
             names = chosen_names(languages, LANGUAGES, "Mr.TyDi")
-            wanted: Any = {
-                "repo_type": "dataset",
-                "allow_patterns": [f"{_folder_name(name)}/*" for name in names],
-            }
-            roots = [
-                Path(snapshot_download(repository, **wanted))
-                for repository in (HUB_CORPUS, HUB_QUERIES)
-            ]
-        elif folder.name in map(_folder_name, LANGUAGES):
-            roots, names = (
-                [folder.parent],
-                [code for code in LANGUAGES if _folder_name(code) == folder.name],
-            )
+            roots = _download(names)
         else:
-            roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
-            there = [
-                code
-                for code in LANGUAGES
-                if any((root / _folder_name(code)).is_dir() for root in roots)
-            ]
-            names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
-        files = {
-            name: _find_pool_files([root / _folder_name(name) for root in roots], split)
-            for name in names
-        }
+            of_one = [code for code in LANGUAGES if _folder_name(code) == folder.name]
+            if of_one:
+                names = of_one
+                roots = [folder.parent]
+            else:
+                roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
+                there = [code for code in LANGUAGES if _is_in_any(roots, code)]
+                names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
         cache_dir = options.pop("cache_dir", None)
-        pools = {
-            code: partial(_load_pool, code, *of_code, cache_dir) for code, of_code in files.items()
+        pools = {}
+        for code in names:
+            folders = [root / _folder_name(code) for root in roots]
+            pools[code] = partial(
+                _load_pool, code, _PoolFiles.of_folders(folders, split), cache_dir
+            )
+        whole = f"the papers' is over all {cls.languages_in_all}"
+        notes = {
+            "passage": "title and text",
+            "average": f"mean over the languages evaluated; {whole}",
         }
-        average = (
-            f"mean over the languages evaluated; the papers' is over all {cls.languages_in_all}"
-        )
-        return cls(
-            pools, split=split, notes={"passage": "title and text", "average": average}, **options
-        )
+        return cls(pools, split=split, notes=notes, **options)
 
 
 def _folder_name(language: str) -> str:
     return f"mrtydi-v1.1-{LANGUAGES[language]}"
 
 
-def _find_pool_files(folders: Sequence[Path], split: str) -> tuple[Path, Path, Path]:
-    """Passages, questions and judgements, which the Hub has in one file with the questions."""
-
-    def first_file(*names: str) -> Path:
-        files = (
-            folder / f"{name}{ending}"
-            for folder in folders
-            for name in names
-            for ending in ("", ".gz")
-        )
-        return next((file for file in files if file.is_file()), None) or find_file(
-            folders[0], *names
-        )
-
-    questions = first_file(
-        f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt", f"{split}.jsonl"
-    )
-    is_joined = questions.name.startswith(f"{split}.jsonl")
-    qrels = (
-        questions
-        if is_joined
-        else first_file(f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
-    )
-    return first_file("collection/docs.jsonl", "corpus.jsonl"), questions, qrels
+def _is_in_any(roots: Sequence[Path], language: str) -> bool:
+    return any((root / _folder_name(language)).is_dir() for root in roots)
 
 
-def _load_pool(
-    language: str, passages: Path, questions: Path, qrels: Path, cache: PathLike | None
-) -> RetrievalData:
-    """The pool of a language: questions are `id <tab> question` lines, or the Hub's records with positive passages."""
-    key = cache_key(["mr_tydi", language], [passages])
-    corpus = cached_table(
-        f"passages-{key}", TEXT_COLUMNS, _read_passages(passages, language), cache_dir=cache
-    )
-    rows: list[tuple[str, str, str, str]] = []
-    if questions != qrels:
-        for number, line in read_lines(questions):
-            with name_file_in_errors(questions, number):
-                name, question = line.split("\t")
-            rows.append((name.strip(), "", question.strip(), language))
-        return RetrievalData(corpus, texts_table(rows), read_qrels(qrels), str(qrels))
-    judgements: dict[str, dict[str, int]] = {}
-    for number, record in read_jsonl(questions):
-        with name_file_in_errors(questions, number):
-            judgements[record["query_id"]] = {
-                str(passage["docid"]): 1 for passage in record["positive_passages"]
-            }
-            rows.append((record["query_id"], "", record["query"].strip(), language))
-    return RetrievalData(corpus, texts_table(rows), judgements, str(qrels))
+def _download(languages: Sequence[str]) -> list[Path]:
+    from huggingface_hub import snapshot_download
+
+    patterns = [f"{_folder_name(code)}/*" for code in languages]
+    roots: list[Path] = []
+    for repository in (HUB_CORPUS, HUB_QUERIES):
+        root = snapshot_download(repository, repo_type="dataset", allow_patterns=patterns)
+        roots.append(Path(root))
+    return roots
 
 
-def _read_passages(file: Path, language: str) -> Iterator[tuple[str, str, str, str]]:
+@dataclass(frozen=True)
+class _PoolFiles:
+    """The files of a language; the Hub may have the judgements in the file of the questions."""
+
+    passages: Path
+    questions: Path
+    qrels: Path
+
+    @classmethod
+    def of_folders(cls, folders: Sequence[Path], split: str) -> _PoolFiles:
+        """Find them in the first of some folders that has each."""
+        joined = f"{split}.jsonl"
+        topics = (f"topic.{split}.tsv", f"ir-format-data/topics.{split}.txt")
+        questions = _first_file(folders, *topics, joined)
+        if questions.name.startswith(joined):
+            qrels = questions
+        else:
+            qrels = _first_file(folders, f"qrels.{split}.txt", f"ir-format-data/qrels.{split}.txt")
+        passages = _first_file(folders, "collection/docs.jsonl", "corpus.jsonl")
+        return cls(passages, questions, qrels)
+
+
+def _first_file(folders: Sequence[Path], *names: str) -> Path:
+    for folder in folders:
+        for name in names:
+            for file in (folder / name, folder / f"{name}.gz"):
+                if file.is_file():
+                    return file
+    return find_file(folders[0], *names)  # which says what is missing
+
+
+def _load_pool(language: str, files: _PoolFiles, cache: PathLike | None) -> RetrievalData:
+    """The pool of a language."""
+    key = cache_key(["mr_tydi", language], [files.passages])
+    passages = _read_passages(files.passages, language)
+    corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, passages, cache_dir=cache)
+    if files.questions == files.qrels:
+        queries, judgements = _read_judged_questions(files.questions, language)
+    else:
+        queries = texts_table(_read_questions(files.questions, language))
+        judgements = read_qrels(files.qrels)
+    return RetrievalData(corpus, queries, judgements, str(files.qrels))
+
+
+def _read_questions(file: Path, language: str) -> Iterator[TextRow]:
+    """Rows of `id <tab> question`."""
+    for number, line in read_lines(file):
+        with name_file_in_errors(file, number):
+            name, question = line.split("\t")
+        yield name.strip(), "", question.strip(), language
+
+
+def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Judgements]:
+    """The Hub's records of questions with the passages that are right."""
+    rows: list[TextRow] = []
+    judgements: Judgements = {}
+    for number, record in read_jsonl(file):
+        with name_file_in_errors(file, number):
+            name = record["query_id"]
+            right = [str(passage["docid"]) for passage in record["positive_passages"]]
+            judgements[name] = dict.fromkeys(right, 1)
+            rows.append((name, "", record["query"].strip(), language))
+    return texts_table(rows), judgements
+
+
+def _read_passages(file: Path, language: str) -> Iterator[TextRow]:
     r"""Rows of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             if "contents" in record:
+                name = record["id"]
                 title, separator, text = record["contents"].partition("\n\n")
-                row = record["id"], title if separator else "", text if separator else title
+                if not separator:
+                    text = title
+                    title = ""
             else:
-                row = record["docid"], record.get("title", ""), record["text"]
-            _ = row[0] + row[1] + row[2]  # a TypeError unless all are strings
-        yield *row, language
+                name = record["docid"]
+                title = record.get("title", "")
+                text = record["text"]
+            for value in (name, title, text):
+                if not isinstance(value, str):
+                    raise TypeError(f"expected a string, found {value!r:.40}")
+        yield name, title, text, language

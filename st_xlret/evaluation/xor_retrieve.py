@@ -1,9 +1,10 @@
-"""XOR-Retrieve: questions with the strings that answer them, which are looked for in the best passages."""
+"""XOR-Retrieve: questions with strings that answer them, looked for in the best passages."""
+
+from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,22 @@ from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
 from st_xlret.data.reading import cache_key, cached_table, find_file, read_jsonl, read_table
-from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.retrieval import TEXT_COLUMNS, RetrievalEvaluator, ranking_of, texts_table
+from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
+from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, texts_table
+from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of
 from st_xlret.optional import import_optional
 
 BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
+_MOST_TOKENS = max(BUDGETS.values())
+_FIRST_DEPTH = 128  # passages that are ranked at first; short ones need more
 
 
 @dataclass(frozen=True)
 class AnsweredQuestions:
-    """Tables of passages and of questions, which all count, as `RetrievalData` has them; the answers to each."""
+    """Tables of passages and of questions, as `RetrievalData` has them; the answers to each.
+
+    All questions count.
+    """
 
     corpus: Dataset
     judged: Dataset
@@ -32,23 +39,34 @@ class AnsweredQuestions:
 class XORRetrieveEvaluator(RetrievalEvaluator):
     """R@2kt and R@5kt of XOR-Retrieve, per question language and averaged over the languages.
 
-    The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856), and reported by CCP
-    (Table 4) and MSM (Tables 3 and 10). The texts of the best passages, tokenised by `nltk.word_tokenize` (the extra
-    `eval`), are concatenated and cut after 2 000 and 5 000 tokens. A question is a hit if one of its answers, apart
-    from "yes" and "no", is a case-sensitive substring of these tokens joined by spaces. The corpus has some 20 million
+    The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856),
+    and reported by CCP (Table 4) and MSM (Tables 3 and 10). The texts of the best passages,
+    tokenised by `nltk.word_tokenize` (the extra `eval`), are concatenated and cut after 2 000 and
+    5 000 tokens. A question is a hit if one of its answers, apart from "yes" and "no", is a
+    case-sensitive substring of these tokens joined by spaces. The corpus has some 20 million
     passages: use `keep_vectors`.
 
-    Options of reading: `split`, `passages` (their file, if it is not `psgs_w100.tsv` in the folder), and `cache_dir`
-    (folder for the passages as memory-mapped columns; default: the data cache).
+    Options of reading: `split`, `passages` (their file, if it is not `psgs_w100.tsv` in the
+    folder), and `cache_dir` (folder for the passages as memory-mapped columns; default: the data
+    cache).
     """
 
     benchmark = "xor-retrieve"
-    metrics = published_metrics = tuple(BUDGETS)
+    title = "XORRetrieve"
+    question_languages = ("ar", "bn", "fi", "ja", "ko", "ru", "te")
+    reference = "https://arxiv.org/abs/2010.11856"
+    license = "mit"
+    metrics = tuple(BUDGETS)
+    published_metrics = metrics
     primary = "recall_at_5kt"
     layout = "xor_dev_retrieve_eng_span_v1_1.jsonl and psgs_w100.tsv"
     splits = ("dev", "test", "train")
+    options = RETRIEVAL_OPTIONS
     languages_in_all = 7
-    task = "an answer among the first 2 000 and 5 000 tokens of the best English passages (XOR-Retrieve)"
+    task = (
+        "an answer among the first 2 000 and 5 000 tokens of the best English passages "
+        "(XOR-Retrieve)"
+    )
     direction = "question in seven languages to English passages"
 
     def __init__(self, pools: Any, *, split: str = "dev", **options: Any) -> None:
@@ -56,7 +74,8 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         self.tokenize, tokens = word_tokenizer()
         self.notes |= {
             "passage": "title and text are encoded, the text is searched for answers",
-            "answers": 'case-sensitive substrings of the tokens joined by spaces; "yes" and "no" left out',
+            "answers": "case-sensitive substrings of the tokens joined by spaces; "
+            '"yes" and "no" left out',
             "tokens": tokens,
             "average": "mean over the question languages",
         }
@@ -66,69 +85,87 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any
     ) -> Self:
         """The evaluator of all questions in one pool; the passages are read when it is scored."""
-        cache_dir, passages = options.pop("cache_dir", None), options.pop("passages", None)
+        cache_dir = options.pop("cache_dir", None)
+        passages = options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
-        table = (
-            find_file(folder, "psgs_w100.tsv", "*w100*.tsv") if passages is None else Path(passages)
-        )
-        key, questions = cache_key("dpr", [table]), list(_read_questions(file))
-        chosen = chosen_names(
-            languages, list(dict.fromkeys(code for *_, code in questions)), str(file)
-        )
-        questions = [question for question in questions if question[-1] in chosen]
+        if passages is None:
+            table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv")
+        else:
+            table = Path(passages)
+        key = cache_key("dpr", [table])
+        every = list(_read_questions(file))
+        there = dict.fromkeys(question.language for question in every)
+        chosen = chosen_names(languages, there, str(file))
+        questions = [question for question in every if question.language in chosen]
 
         def load_pool() -> AnsweredQuestions:
-            corpus = cached_table(
-                f"passages-{key}", TEXT_COLUMNS, _read_passages(table), cache_dir=cache_dir
-            )
-            asked = texts_table((name, "", text, code) for name, text, _, code in questions)
-            return AnsweredQuestions(corpus, asked, [answers for _, _, answers, _ in questions])
+            rows = _read_passages(table)
+            corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, rows, cache_dir=cache_dir)
+            asked = texts_table(question.row for question in questions)
+            return AnsweredQuestions(corpus, asked, [question.answers for question in questions])
 
         return cls({"english": load_pool}, split=split, **options)
 
-    def score_pool(
-        self, model: SentenceTransformer, data: AnsweredQuestions
-    ) -> dict[str, dict[str, float]]:
+    def score_pool(self, model: SentenceTransformer, data: AnsweredQuestions) -> Scores:
         """Question language to metric to value."""
-        most = max(BUDGETS.values())
+        vectors, passages = self.embed_pool(model, data.judged, data.corpus)
+        best = _BestTokens(data.corpus, self.tokenize)
+        depth = _FIRST_DEPTH
+        ranking = ranking_of(vectors, passages, depth).tolist()
+        while depth < len(data.corpus) and any(best.are_too_few(ranked) for ranked in ranking):
+            depth *= 2
+            ranking = ranking_of(vectors, passages, depth).tolist()
 
-        @cache
-        def passage_tokens(row: int) -> str:  # no token contains white space
-            return " ".join(self.tokenize(data.corpus[row]["text"]))
-
-        def first_tokens(ranked: Sequence[int]) -> list[str]:
-            tokens: list[str] = []
-            for row in ranked:
-                tokens += passage_tokens(row).split()
-                if len(tokens) >= most:
-                    break
-            return tokens[:most]
-
-        questions, passages = self.embed_pool(model, data.judged, data.corpus)
-        depth, ranking = 128, ranking_of(questions, passages, 128).tolist()
-        while depth < len(data.corpus) and any(
-            len(first_tokens(ranked)) < most for ranked in ranking
-        ):
-            depth *= 2  # the passages are short: retrieve more of them
-            ranking = ranking_of(questions, passages, depth).tolist()
         hits: dict[str, list[list[bool]]] = {}
-        for ranked, answers, code in zip(
-            ranking, data.answers, data.judged["language"][:], strict=True
-        ):
-            tokens = first_tokens(ranked)
-            texts = [" ".join(tokens[:budget]) for budget in BUDGETS.values()]
-            hits.setdefault(code, []).append(
-                [any(answer in text for answer in answers) for text in texts]
-            )
-        means = {code: np.mean(of_language, axis=0).tolist() for code, of_language in hits.items()}
-        return {
-            code: dict(zip(BUDGETS, of_language, strict=True))
-            for code, of_language in means.items()
-        }
+        languages = data.judged["language"][:]
+        for ranked, answers, code in zip(ranking, data.answers, languages, strict=True):
+            of_question = _hits(best.tokens(ranked), answers)
+            hits.setdefault(code, []).append(of_question)
+        scores: Scores = {}
+        for code, of_questions in hits.items():
+            means = np.mean(of_questions, axis=0).tolist()
+            scores[code] = dict(zip(BUDGETS, means, strict=True))
+        return scores
 
 
-def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
-    """Rows of DPR's `psgs_w100.tsv`: id, text, title, with a header, quoted as the csv module does."""
+class _BestTokens:
+    """The first tokens of ranked passages; each passage is cut into tokens once."""
+
+    def __init__(self, corpus: Dataset, tokenize: Callable[[str], list[str]]) -> None:
+        self._corpus = corpus
+        self._tokenize = tokenize
+        self._joined: dict[int, str] = {}  # by spaces, which no token contains: less memory
+
+    def tokens(self, ranked: Sequence[int]) -> list[str]:
+        """As many tokens as the largest budget has, of the best passages."""
+        tokens: list[str] = []
+        for row in ranked:
+            tokens += self._of_passage(row)
+            if len(tokens) >= _MOST_TOKENS:
+                break
+        return tokens[:_MOST_TOKENS]
+
+    def are_too_few(self, ranked: Sequence[int]) -> bool:
+        """Whether more passages are to be ranked."""
+        return len(self.tokens(ranked)) < _MOST_TOKENS
+
+    def _of_passage(self, row: int) -> list[str]:
+        if row not in self._joined:
+            self._joined[row] = " ".join(self._tokenize(self._corpus[row]["text"]))
+        return self._joined[row].split()
+
+
+def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
+    """Whether an answer is among the first tokens, for each budget."""
+    hits: list[bool] = []
+    for budget in BUDGETS.values():
+        text = " ".join(tokens[:budget])
+        hits.append(any(answer in text for answer in answers))
+    return hits
+
+
+def _read_passages(file: Path) -> Iterator[TextRow]:
+    """Rows of DPR's `psgs_w100.tsv`: id, text, title, with a header, quoted as csv does."""
     for number, cells in read_table(file, delimiter="\t", strict=False):
         with name_file_in_errors(file, number):
             name, text, title = cells
@@ -136,39 +173,56 @@ def _read_passages(file: Path) -> Iterator[tuple[str, str, str, str]]:
             yield name, title, text, "en"
 
 
-def _read_questions(file: Path) -> Iterator[tuple[str, str, list[str], str]]:
-    """Id, text, answers and language of the questions that count; the released test file has no answers."""
+@dataclass(frozen=True)
+class _Question:
+    row: TextRow
+    language: str
+    answers: list[str]
+
+
+def _read_questions(file: Path) -> Iterator[_Question]:
+    """The questions that count: the released test file has no answers."""
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
-            # The exact strings: "Yes" may be a span of a passage.
-            answers = [
-                answer
-                for answer in record["answers"]
-                if answer not in ("yes", "no") and answer.strip()
-            ]
-            row = str(record["id"]), record["question"], answers, record["lang"]
+            answers = [answer for answer in record["answers"] if _counts(answer)]
+            code = record["lang"]
+            row = (str(record["id"]), "", record["question"], code)
         if answers:
-            yield row
+            yield _Question(row, code, answers)
+
+
+def _counts(answer: str) -> bool:
+    # The exact strings: "Yes" may be a span of a passage.
+    return answer not in ("yes", "no") and bool(answer.strip())
 
 
 def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
     """`nltk.word_tokenize`, and its name.
 
-    Without NLTK's download `punkt_tab`, sentences are split by `sentencex`, and words by NLTK's rules, with a warning:
-    the tokens differ only where the two disagree about the end of a sentence.
+    Without NLTK's download `punkt_tab`, sentences are split by `sentencex`, and words by NLTK's
+    rules, with a warning: the tokens differ only where the two disagree about the end of a
+    sentence.
     """
     nltk = import_optional("nltk", extra="eval", needed_for="counting the tokens of XOR-Retrieve")
     try:
         nltk.word_tokenize("Is it there?")
     except LookupError:
-        import sentencex
-
         name = "nltk's word rules on sentences split by sentencex, as punkt_tab is not installed"
-        warnings.warn(
-            f"tokens are counted by {name}: python -m nltk.downloader punkt_tab", stacklevel=3
-        )
-        words = nltk.tokenize.NLTKWordTokenizer()
-        return lambda text: [
-            token for one in sentencex.segment("en", text) for token in words.tokenize(one)
-        ], name
+        command = "python -m nltk.downloader punkt_tab"
+        warnings.warn(f"tokens are counted by {name}: {command}", stacklevel=3)
+        return _tokenizer_without_punkt(nltk), name
     return nltk.word_tokenize, "nltk.word_tokenize"
+
+
+def _tokenizer_without_punkt(nltk: Any) -> Callable[[str], list[str]]:
+    import sentencex
+
+    words = nltk.tokenize.NLTKWordTokenizer()
+
+    def tokenize(text: str) -> list[str]:
+        tokens: list[str] = []
+        for sentence in sentencex.segment("en", text):
+            tokens += words.tokenize(sentence)
+        return tokens
+
+    return tokenize

@@ -16,7 +16,6 @@ from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
 from st_xlret import __version__
-from st_xlret.evaluation.tables import plot_training
 from st_xlret.files import atomic_file, write_json
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import Repository
@@ -25,6 +24,7 @@ from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
 from st_xlret.training.output_folder import check_folder, exit_if_finished, lock_folder
+from st_xlret.training.plots import plot_training
 from st_xlret.training.resume import (
     checkpoint_to_resume,
     options_of_groups,

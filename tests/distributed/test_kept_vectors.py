@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from st_xlret.encoding import KeptVectors
-from st_xlret.evaluation.retrieval import RetrievalData, RetrievalEvaluator, texts_table
+from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, texts_table
 from tests import tiny
 from tests.distributed.workers import Result
 

@@ -14,7 +14,7 @@ from st_xlret.evaluation import (
     XORRetrieveEvaluator,
     read_lareqa,
 )
-from st_xlret.evaluation.retrieval import full_texts, texts_table
+from st_xlret.evaluation.pools import full_texts, texts_table
 from st_xlret.evaluation.xor_retrieve import AnsweredQuestions, word_tokenizer
 from tests import tiny
 from tests.evaluation import samples

@@ -17,7 +17,7 @@ from st_xlret.evaluation import (
     score_ranking,
 )
 from st_xlret.evaluation.lareqa import average_precisions
-from st_xlret.evaluation.retrieval import full_texts, texts_table
+from st_xlret.evaluation.pools import full_texts, texts_table
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.data.files import write_jsonl, write_text
 from tests.evaluation.samples import write_beir

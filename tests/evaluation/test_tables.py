@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from st_xlret.calibration import plots
-from st_xlret.evaluation import BENCHMARKS, BenchmarkResult, macro_average, tables
-from st_xlret.evaluation.tables import NOT_COMPARABLE, published_rows, result_report, results_table
+from st_xlret.evaluation import BENCHMARKS, BenchmarkResult, macro_average
+from st_xlret.evaluation.published import NOT_COMPARABLE, published_rows, results_table
+from st_xlret.evaluation.results import result_report
+from st_xlret.training import plots as tables
 
 LANGUAGES = {
     "tatoeba": 14,

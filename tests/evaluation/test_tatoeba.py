@@ -14,7 +14,8 @@ from st_xlret.evaluation import (
     retrieval_accuracy,
     weighted_f1,
 )
-from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator, load_tatoeba, tatoeba_language
+from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator
+from st_xlret.evaluation.tatoeba_files import load_tatoeba, tatoeba_language
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from tests.data.files import write_text
 from tests.evaluation.samples import WORDS

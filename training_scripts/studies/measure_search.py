@@ -31,14 +31,10 @@ from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
-from st_xlret.evaluation.retrieval import (
-    RetrievalData,
-    full_texts,
-    ranking_of,
-    read_beir,
-    score_ranking,
-)
-from st_xlret.evaluation.tatoeba import load_tatoeba, retrieval_accuracy
+from st_xlret.evaluation.pools import RetrievalData, full_texts, read_beir
+from st_xlret.evaluation.retrieval import ranking_of, score_ranking
+from st_xlret.evaluation.tatoeba import retrieval_accuracy
+from st_xlret.evaluation.tatoeba_files import load_tatoeba
 from st_xlret.files import check_output_file, write_json
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse

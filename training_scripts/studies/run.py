@@ -26,9 +26,10 @@ from typing import Any
 import pandas
 import yaml
 
-from st_xlret.evaluation.tables import half_interval, markdown_table
+from st_xlret.evaluation.results import half_interval
 from st_xlret.files import write_json, write_text
 from st_xlret.options import option, parse
+from st_xlret.tables import markdown_table
 
 REPOSITORY = Path(__file__).parents[2]
 MERGE = "training_scripts.studies.merge_models"

@@ -1,0 +1,127 @@
+"""Metrics of a search in several languages: what it finds in the query's language and in others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from st_xlret.evaluation.metrics import Values, rank_discounts
+from st_xlret.evaluation.pools import Rows
+from st_xlret.languages import languages_of_labels
+
+FIRST_RESULTS = (
+    "right_same_language",
+    "right_other_language",
+    "wrong_same_language",
+    "wrong_other_language",
+)
+"""What the first result of a query is: each query is one of these."""
+
+_DEPTH = 10
+_PREFERENCE_DEPTH = 20
+_OWN_GAIN = 2
+_OTHER_GAIN = 1
+
+Mask = NDArray[np.bool_]
+
+
+def language_metrics(
+    ranking: Rows,
+    relevant: Sequence[Rows],
+    query_languages: Sequence[str],
+    document_languages: Sequence[str],
+) -> dict[str, Values]:
+    """What a search finds in the query's language and in others, each (Q,).
+
+    It is NaN for queries without a value. `ranking` has corpus rows (Q, K), best first, and
+    `relevant` those relevant to each query, which are taken to be translations of each other, as
+    in LAReQA; negative ones are not in the corpus. Some names are those of MLAIRE
+    ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); the definitions are these:
+
+    - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant
+      documents in the query's language, and of those in other languages.
+    - `same_language_at_10`: The share of the first ten results that is in the query's language.
+    - `language_preference`: How much more often the first min(R, 20) results share the query's
+      language than the R relevant documents do, from -1 to 1: 0 for a perfect ranking.
+    - `language_preference_rate`: Whether the first relevant result is in the query's language, for
+      queries with relevant documents in it and in others, of which the ranking has one.
+    - `language_ndcg_at_10`: nDCG@10 with a gain of 2 for a relevant document in the query's
+      language, else of 1.
+    - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`:
+      The first result.
+    """
+    of_documents = np.array(languages_of_labels(document_languages))
+    of_queries = languages_of_labels(query_languages)
+    rows: list[dict[str, float]] = []
+    for ranked, judged, language in zip(ranking, relevant, of_queries, strict=True):
+        gold = judged[judged >= 0]
+        if len(gold) > 0 and language:
+            rows.append(_metrics_of_query(ranked, gold, of_documents, language))
+        else:
+            rows.append({})
+    names = next(filter(None, rows), {})
+    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+
+
+def _metrics_of_query(
+    ranked: Rows,
+    gold: Rows,
+    of_documents: NDArray[np.str_],
+    language: str,
+) -> dict[str, float]:
+    # Of the relevant documents:
+    is_own = of_documents[gold] == language
+    is_found = np.isin(gold, ranked[:_DEPTH])
+    # Of the results:
+    is_right = np.isin(ranked, gold)
+    is_same = of_documents[ranked] == language
+
+    first = _first_result(is_right, is_same)
+    metrics = {
+        "recall_at_10_same_language": _mean(is_found[is_own]),
+        "recall_at_10_other_languages": _mean(is_found[~is_own]),
+        "same_language_at_10": _mean(is_same[:_DEPTH]),
+        "language_preference_rate": _preference_rate(is_own, is_right, is_same),
+        "language_ndcg_at_10": _language_ndcg(is_own, is_right, is_same),
+    }
+    for kind in FIRST_RESULTS:
+        metrics[kind] = float(kind == first)
+    depth = min(len(gold), _PREFERENCE_DEPTH)
+    metrics["language_preference"] = _mean(is_same[:depth]) - _mean(is_own)
+    return metrics
+
+
+def _mean(values: Mask) -> float:
+    """The share that is true; NaN of none."""
+    if len(values) == 0:
+        return np.nan
+    return float(values.mean())
+
+
+def _first_result(is_right: Mask, is_same: Mask) -> str:
+    answer = "right" if is_right[0] else "wrong"
+    language = "same" if is_same[0] else "other"
+    return f"{answer}_{language}_language"
+
+
+def _preference_rate(is_own: Mask, is_right: Mask, is_same: Mask) -> float:
+    has_both = is_own.any() and not is_own.all()
+    if not has_both or not is_right.any():
+        return np.nan
+    first_right = is_right.argmax()
+    return float(is_same[first_right])
+
+
+def _language_ndcg(is_own: Mask, is_right: Mask, is_same: Mask) -> float:
+    gain_of_results = np.where(is_same, _OWN_GAIN, _OTHER_GAIN)
+    gain_of_relevant = np.where(is_own, _OWN_GAIN, _OTHER_GAIN)
+    best_order = np.sort(gain_of_relevant)[::-1]
+    return _discounted(is_right * gain_of_results) / _discounted(best_order)
+
+
+def _discounted(gains: NDArray[Any]) -> float:
+    best = gains[:_DEPTH]
+    return float(best @ rank_discounts(len(best)))

@@ -1,0 +1,237 @@
+"""The data of a retrieval task: tables of texts, judgements, and their reader in BEIR's layout."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from st_xlret.data import beir
+from st_xlret.data.reading import DataError, read_jsonl
+from st_xlret.evaluation.base import chosen_names, name_file_in_errors
+from st_xlret.files import PathLike
+from st_xlret.languages import check_language, languages_of_labels
+
+logger = logging.getLogger(__name__)
+
+TEXT_COLUMNS = dict.fromkeys(("id", "title", "text", "language"), "string")
+TextRow: TypeAlias = tuple[str, str, str, str]
+"""Id, title, text and language."""
+Rows: TypeAlias = NDArray[np.int64]
+"""Rows of a corpus."""
+
+Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Query id to document id to judgement; relevant are those above 0."""
+
+_MISSING = -1  # in place of the row of a judged document that is not in the corpus
+
+
+def texts_table(rows: Iterable[TextRow]) -> Dataset:
+    """Rows (id, title, text, language) as a table, without titles if all are empty.
+
+    A missing language is "".
+    """
+    ids: list[str] = []
+    titles: list[str] = []
+    texts: list[str] = []
+    labels: list[str] = []
+    for name, title, text, label in rows:
+        ids.append(name)
+        titles.append(title)
+        texts.append(text)
+        labels.append(label)
+    columns = {"id": ids, "title": titles, "text": texts, "language": languages_of_labels(labels)}
+    if not any(titles):
+        del columns["title"]
+    return Dataset.from_dict(columns)
+
+
+def full_texts(table: Dataset) -> list[str]:
+    """What is encoded: title and text, joined with a space as in BEIR and mteb."""
+    if "title" not in table.column_names:
+        return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
+    both = zip(table["title"][:], table["text"][:], strict=True)
+    return [f"{title} {text}".strip() for title, text in both]
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """A corpus and queries, as `texts_table` makes them, and judgements, whose file messages name.
+
+    Those queries count that have a relevant document, found or not; relevant are those that are
+    judged above 0.
+
+    Raises:
+        DataError: If no query has a relevant document, a judged query is not there, or a judged id
+            stands twice.
+    """
+
+    corpus: Dataset
+    queries: Dataset
+    qrels: Qrels
+    file: str = "qrels"
+    _relevant_rows: dict[int, Rows] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        relevant = _find_relevant_rows(self.corpus, self.queries, self.qrels, self.file)
+        object.__setattr__(self, "_relevant_rows", relevant)
+
+    @property
+    def relevant(self) -> list[Rows]:
+        """The corpus rows relevant to each of the `judged` queries; -1 for one that is missing."""
+        return list(self._relevant_rows.values())
+
+    @cached_property
+    def judged(self) -> Dataset:
+        """The queries that count, in their order."""
+        rows = list(self._relevant_rows)
+        return Dataset.from_dict(self.queries[rows])
+
+    def select_languages(
+        self, languages: Sequence[str] | None, *, corpus: bool = False
+    ) -> RetrievalData:
+        """The data with the queries of some languages (None: all).
+
+        With `corpus`, it has their documents alone.
+        """
+        if languages is None:
+            return self
+        chosen = set(chosen_names(languages, self.queries.unique("language"), self.file))
+        queries = _rows_in(self.queries, chosen)
+        asked = set(queries["id"][:])
+        qrels = {query: grades for query, grades in self.qrels.items() if query in asked}
+        documents = self.corpus
+        if corpus:
+            documents = _rows_in(self.corpus, chosen)
+            qrels = _judged_of(documents, qrels)
+        return RetrievalData(documents, queries, qrels, self.file)
+
+
+def _rows_in(table: Dataset, languages: set[str]) -> Dataset:
+    rows: list[int] = []
+    for row, code in enumerate(table["language"][:]):
+        if code in languages:
+            rows.append(row)
+    return Dataset.from_dict(table[rows])
+
+
+def _judged_of(documents: Dataset, qrels: Qrels) -> dict[str, dict[str, int]]:
+    """The judgements of some documents alone."""
+    names = set(documents["id"][:])
+    judged: dict[str, dict[str, int]] = {}
+    for query, grades in qrels.items():
+        judged[query] = {name: grade for name, grade in grades.items() if name in names}
+    return judged
+
+
+def _find_relevant_rows(
+    corpus: Dataset, queries: Dataset, qrels: Qrels, file: str
+) -> dict[int, Rows]:
+    """Row of each query that counts to its relevant corpus rows, in the order of the queries."""
+    query_rows = _rows_by_id(queries, qrels)
+    judged: set[str] = set()
+    for grades in qrels.values():
+        judged.update(grades)
+    document_rows = _rows_by_id(corpus, sorted(judged))
+    missing = [name for name, rows in document_rows.items() if not rows]
+    for name in missing:
+        document_rows[name] = [_MISSING]
+    row_of_query = _only_rows(query_rows, file)
+    row_of_document = _only_rows(document_rows, file)
+
+    relevant: dict[int, Rows] = {}
+    for query, grades in qrels.items():
+        rows = [row_of_document[name] for name, grade in grades.items() if grade > 0]
+        if rows:
+            relevant[row_of_query[query]] = np.sort(rows)
+    if all(rows[-1] == _MISSING for rows in relevant.values()):
+        raise DataError("no query has a relevant document", file=file)
+    if missing:
+        problem = f"{len(missing)} judged documents are not in the corpus and count as not found"
+        logger.warning("%s: %s, such as %r", file, problem, missing[0])
+    return {row: relevant[row] for row in sorted(relevant)}
+
+
+def _rows_by_id(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
+    """Each name to the rows whose id it is; of a large table, part of the ids is in memory."""
+    rows: dict[str, list[int]] = {name: [] for name in names}
+    row = 0
+    for batch in table.select_columns(["id"]).iter(batch_size=100_000):
+        for name in batch["id"]:  # type: ignore[index]
+            if name in rows:
+                rows[name].append(row)
+            row += 1
+    return rows
+
+
+def _only_rows(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int]:
+    """The row of each id, which stands once."""
+    only: dict[str, int] = {}
+    for name, rows in rows_of.items():
+        if len(rows) != 1:
+            raise DataError(f"{name!r} stands {len(rows)} times in the texts", file=file)
+        [only[name]] = rows
+    return only
+
+
+def read_beir(
+    folder: PathLike, *, split: str = "test", language: str | None = None
+) -> RetrievalData:
+    """Read a pool in BEIR's layout: `corpus.jsonl`, `queries.jsonl`, `qrels/SPLIT.tsv`.
+
+    `language` is that of texts without a field `language`, in the record or in its `metadata`.
+    Documents may name there what they are translations of: `translation_of` is the id of the
+    original. The judgement of a document holds for its translations too, unless they are judged.
+    """
+    files = beir.BeirFiles.of_folder(folder, split)
+    translations = _Translations()
+    documents = texts_table(_read_texts(files.corpus, language, translations))
+    queries = texts_table(_read_texts(files.queries, language))
+    judgements = beir.read_qrels(files.qrels)
+    ids = set(documents["id"][:])
+    for of_query in judgements.values():
+        judged = dict(of_query)
+        for name, grade in judged.items():
+            unjudged = translations.of(name) & ids - judged.keys()
+            for other in unjudged:
+                of_query[other] = max(grade, of_query.get(other, grade))
+    return RetrievalData(documents, queries, judgements, str(files.qrels))
+
+
+class _Translations:
+    """Ids of texts that say the same."""
+
+    def __init__(self) -> None:
+        self._group_of: dict[str, set[str]] = {}
+
+    def add(self, one: str, other: str) -> None:
+        """Say that two texts are translations of each other."""
+        group = self.of(one) | self.of(other)
+        for name in group:
+            self._group_of[name] = group
+
+    def of(self, name: str) -> set[str]:
+        """The translations of a text, and itself."""
+        return self._group_of.get(name, {name})
+
+
+def _read_texts(
+    file: PathLike, language: str | None, translations: _Translations | None = None
+) -> Iterator[TextRow]:
+    """The rows of a table of texts."""
+    for number, record in read_jsonl(file):
+        with name_file_in_errors(file, number):
+            text = beir.text_of_record(record)
+            code = text.language
+            if code is None:
+                code = check_language(language or "", where="no language here, and no --language")
+        original = text.translation_of
+        if translations is not None and original is not None and original != text.id:
+            translations.add(text.id, original)
+        yield text.id, text.title, text.text, code

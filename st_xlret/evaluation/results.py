@@ -1,0 +1,216 @@
+"""Tables of results: one beside published ones, and several systems with their seeds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
+
+from st_xlret.evaluation.base import BenchmarkResult, name_file_in_errors
+from st_xlret.evaluation.published import published_comparisons
+from st_xlret.files import PathLike, atomic_file
+from st_xlret.tables import markdown_table, percent
+
+_COMMAND = "evaluate --compare"  # which alone replaces what it wrote
+# Entries of the protocol in which results that are compared do not differ.
+_COMPARED = (
+    "split",
+    "candidate",
+    "corpus_size",
+    "sentences",
+    "sentences_per_language",
+    "threshold",
+)
+
+
+def result_report(result: BenchmarkResult, model_name: str) -> str:
+    """The whole result for a terminal or a Markdown file, beside published figures if any."""
+    short_name = os.path.basename(os.path.normpath(model_name))
+    parts = [
+        f"{result.benchmark}, {model_name}, in percent",
+        _table_of_averages(result, short_name),
+        _table_of_languages(result),
+        "\n".join(f"- {name}: {value}" for name, value in result.protocol.items()),
+        *published_comparisons(result, short_name),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
+    header = ["benchmark", "model"]
+    row = [result.benchmark, model_name]
+    for metric, value in result.average.items():
+        header.append(metric)
+        row.append(percent(value))
+    header.append("languages")
+    row.append(str(len(result.scores)))
+    for name in ("split", "direction", "corpus_size"):
+        if name in result.protocol:
+            header.append(name)
+            row.append(result.protocol[name])
+    return markdown_table(header, [row], left=2)
+
+
+def _table_of_languages(result: BenchmarkResult) -> str:
+    averages = [percent(value) for value in result.average.values()]
+    rows: list[list[str]] = []
+    for code, values in result.scores.items():
+        rows.append([code, *(percent(value) for value in values.values())])
+    rows.append(["average", *averages])
+    return markdown_table(["language", *result.average], rows)
+
+
+class SeedMean(NamedTuple):
+    """A mean over seeds, and half of its 95 % interval, which is None for one seed."""
+
+    mean: float
+    half_interval: float | None
+
+    def __str__(self) -> str:
+        if self.half_interval is None:
+            return percent(self.mean)
+        return f"{percent(self.mean)} ± {percent(self.half_interval)}"
+
+
+def seed_means(
+    runs: Mapping[str, Sequence[BenchmarkResult]],
+) -> dict[str, dict[str, SeedMean]]:
+    """System to metric to its mean over the seeds (results) and half of the 95 % interval.
+
+    The interval is that of Student's t: how much another set of seeds may move the mean. The
+    metrics are those that all results share; a ValueError says where the results differ in
+    benchmark, languages or protocol of measurement.
+    """
+    every = [result for seeds in runs.values() for result in seeds]
+    first = _what_was_measured(every[0])
+    for result in every:
+        other = _what_was_measured(result)
+        if other != first:
+            raise ValueError(
+                f"the results differ in benchmark, languages or protocol: {first} and {other}"
+            )
+    metrics = [
+        metric for metric in every[0].average if all(metric in result.average for result in every)
+    ]
+    means: dict[str, dict[str, SeedMean]] = {}
+    for name, seeds in runs.items():
+        means[name] = {}
+        for metric in metrics:
+            values = [result.average[metric] for result in seeds]
+            means[name][metric] = SeedMean(round(fmean(values), 12), half_interval(values))
+    return means
+
+
+def _what_was_measured(result: BenchmarkResult) -> tuple[str | None, ...]:
+    entries = [result.protocol.get(name) for name in _COMPARED]
+    return (result.benchmark, *sorted(result.scores), *entries)
+
+
+def half_interval(values: Sequence[float]) -> float | None:
+    """Half of the 95 % confidence interval of the mean, by Student's t; None for one value."""
+    if len(values) < 2:
+        return None
+    from scipy.stats import t
+
+    quantile = float(t.ppf(0.975, len(values) - 1))
+    return quantile * stdev(values) / math.sqrt(len(values))
+
+
+@dataclass(frozen=True)
+class _NamedFile:
+    name: str
+    file: Path
+
+    @classmethod
+    def of_word(cls, word: str) -> _NamedFile:
+        """`NAME=file.json`, or `file.json`, which is named after itself."""
+        name, equals, path = word.partition("=")
+        if equals:
+            return cls(name, Path(path))
+        return cls(Path(word).stem, Path(word))
+
+
+def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
+    """Results of `st-xlret evaluate` by system.
+
+    The files are `NAME=file.json` for each seed, or `file.json`, which is named after itself.
+    """
+    named = [_NamedFile.of_word(word) for word in files]
+    distinct = {(one.name, one.file.resolve()) for one in named}
+    if len(distinct) < len(named):
+        raise ValueError(
+            f"a result is given twice, and would count as two seeds: {' '.join(files)}"
+        )
+    results: dict[str, list[BenchmarkResult]] = {}
+    for one in named:
+        results.setdefault(one.name, []).append(_read_result(one.file))
+    return results
+
+
+def _read_result(file: Path) -> BenchmarkResult:
+    with name_file_in_errors(file):
+        content = json.loads(file.read_text(encoding="utf-8"))
+        benchmark = content["benchmark"]
+        scores = content["scores"]
+        average = {metric: float(value) for metric, value in content["average"].items()}
+        return BenchmarkResult(benchmark, scores, average, content["protocol"])
+
+
+def write_comparison(files: Sequence[str], output: PathLike) -> str:
+    """Compare results in files, write tables with ± half of the interval, and return the first.
+
+    They are `output` with the endings `.md`, in percent, and `.csv`, in fractions.
+    """
+    in_percent = Path(output).with_suffix(".md")
+    in_fractions = Path(output).with_suffix(".csv")
+    with ExitStack() as outputs:
+        markdown_part = outputs.enter_context(atomic_file(in_percent, ours=_COMMAND))
+        csv_part = outputs.enter_context(atomic_file(in_fractions, ours=_COMMAND))
+        results = read_results(files)
+        means = seed_means(results)
+        with open(csv_part, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows(_rows_in_fractions(results, means))
+        markdown = f"{_comparison_table(results, means)}\n"
+        markdown_part.write_text(markdown, encoding="utf-8")
+    return markdown
+
+
+def _metrics_of(means: Mapping[str, Mapping[str, SeedMean]]) -> list[str]:
+    """The metrics, which all systems share."""
+    first = next(iter(means.values()))
+    return list(first)
+
+
+def _comparison_table(
+    results: Mapping[str, Sequence[BenchmarkResult]], means: Mapping[str, Mapping[str, SeedMean]]
+) -> str:
+    metrics = _metrics_of(means)
+    rows: list[list[str]] = []
+    for name, seeds in results.items():
+        cells = [str(means[name][metric]) for metric in metrics]
+        rows.append([name, *cells, str(len(seeds))])
+    return markdown_table(["system", *metrics, "seeds"], rows)
+
+
+def _rows_in_fractions(
+    results: Mapping[str, Sequence[BenchmarkResult]], means: Mapping[str, Mapping[str, SeedMean]]
+) -> list[list[Any]]:
+    metrics = _metrics_of(means)
+    header: list[Any] = ["system", "seeds"]
+    for metric in metrics:
+        header += [metric, f"{metric}_interval"]
+    rows = [header]
+    for name, seeds in results.items():
+        row: list[Any] = [name, len(seeds)]
+        for metric in metrics:
+            row += means[name][metric]
+        rows.append(row)
+    return rows
