@@ -2,26 +2,35 @@ r"""Index documents of many languages, to search them with `st-xlret search`.
 
     st-xlret index documents/ --model runs/calibrated --output runs/index.parquet
 
-Documents are read as the other commands read them, and also text files that are not named after their language: the
-language of each text is identified. The index is a Parquet file with the columns text, language, vector, document and
-source; its metadata name the model. Interrupted? The same command continues where it stopped.
+Documents are read as the other commands read them, and also text files that are not named after
+their language: the language of each text is identified. The index is a Parquet file with the
+columns text, language, vector, document and source; its metadata name the model. Interrupted? The
+same command continues where it stopped.
 """
+
+from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from st_xlret.commands import check_options
 from st_xlret.commands.calibrate import EncoderArguments
 from st_xlret.files import atomic_file
+from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetWriter
+
+    from st_xlret.data.documents import Unit
+    from st_xlret.data.reading import BadLines
 
 _AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
@@ -38,90 +47,169 @@ class Arguments(EncoderArguments):
     )
 
 
+class _Text(NamedTuple):
+    """A text of a document, with the name and the file of that."""
+
+    text: str
+    language: str
+    document: str
+    file: str
+
+
 def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
-    """Run the command `index`. Texts and vectors go to the disk as they are embedded: memory stays constant."""
-    (options,) = parse(
-        [Arguments], name_leading_words(arguments, "documents"), description=__doc__, prog=prog
-    )
+    """Run the command `index`.
+
+    Texts and vectors go to the disk as they are embedded: memory stays constant.
+    """
+    words = name_leading_words(arguments, "documents")
+    (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "documents", "model", "output")
     target = Path(options.output)
-    if target.suffix != ".parquet" or target.exists() and not options.overwrite:
+    is_kept = target.exists() and not options.overwrite
+    if target.suffix != ".parquet" or is_kept:
         raise FileExistsError(
             f"--output {target}: name a new file, FILE.parquet, or replace an index (--overwrite)"
         )
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetWriter
     from tqdm.auto import tqdm
 
-    from st_xlret import encoding
-    from st_xlret.data import read_documents
-    from st_xlret.data.reading import BadLines, cache_key
-    from st_xlret.hub.export import load_model
-    from st_xlret.languages import UNKNOWN, language_identifier_or_none
-    from st_xlret.stores.parquet import METADATA
+    from st_xlret.data.reading import BadLines
 
-    count, codes, bad_lines = 0, set[str](), BadLines(options.skip_bad_lines)
+    bad_lines = BadLines(options.skip_bad_lines)
     work = target.with_name(f".{target.name}.embeddings")
     with (
         atomic_file(target, ours="index", inputs=options.documents) as part,
         tqdm(desc="Indexing", unit=" texts") as bar,
-        ExitStack() as opened,
     ):
-        reading: Any = {
-            "language": options.language or UNKNOWN,
-            "unit": options.unit,
-            "column": options.column,
-        }
-        documents = read_documents(options.documents, bad_lines=bad_lines, **reading)
-        texts = ((document, text) for document in documents for text in document.sentences if text)
-        batch = list(islice(texts, _AT_A_TIME))
-        if not batch:
+        batches = _batches_of_texts(options, bad_lines)
+        first = next(batches, None)  # before the encoder is loaded
+        if first is None:
             raise ValueError(f"{', '.join(options.documents)}: there is no text")
-        model, path = load_model(options.model, options.device), os.path.expanduser(options.model)
-        identifier = language_identifier_or_none(set(encoding.task_languages(model).values()))
-        identify = identifier.identify if identifier else lambda text: ""
-        is_cosine = model.similarity_fn_name != "dot"
-        metadata = {
-            "model": os.path.abspath(path) if os.path.isdir(path) else options.model,
-            "fingerprint": encoding.fingerprint(model),
-            "metric": "cosine" if is_cosine else "dot",
-            "prompts": {role: encoding.role_prompt(model, role) for role in encoding.PROMPT_NAMES},
-        }
-
-        def embed_shard(rows: Sequence[tuple[str, str]], shard: slice) -> Any:
-            languages, texts = zip(*rows[shard], strict=True)
-            settings: Any = {
-                "normalize_embeddings": is_cosine,
-                "batch_size": options.batch_size,
-                "role": "document",
-            }
-            return encoding.encode(
-                model, texts, encoding.known_languages(model, languages), **settings
-            )
-
-        writer: ParquetWriter | None = None
-        while batch:
-            rows = [
-                (identify(text) if each.language == UNKNOWN else each.language, text)
-                for each, text in batch
-            ]
-            kept = encoding.KeptVectors(work / cache_key([metadata, rows]), shard_size=_AT_A_TIME)
-            halves = kept.write(rows, partial(embed_shard, rows))[:]
-            columns = {
-                "text": [text for _, text in rows],
-                "language": pa.array([code or None for code, _ in rows], pa.string()),
-                "vector": pa.FixedSizeListArray.from_arrays(
-                    pa.array(halves.ravel()), halves.shape[1]
-                ),
-                "document": [document.name for document, _ in batch],
-                "source": [document.file for document, _ in batch],
-            }
-            table = pa.table(columns, metadata={METADATA: json.dumps(metadata)})
-            writer = writer or opened.enter_context(ParquetWriter(part, table.schema))
-            writer.write_table(table)
-            codes |= {code or "unknown" for code, _ in rows}
-            bar.update(len(rows))
-            count, batch = count + len(rows), list(islice(texts, _AT_A_TIME))
+        with _Index(part, options, work) as index:
+            for batch in chain([first], batches):
+                index.add(batch)
+                bar.update(len(batch))
     shutil.rmtree(work, ignore_errors=True)
     bad_lines.warn()
-    print(f"{count} texts in {', '.join(sorted(codes))}: {target}")
+    print(f"{index.count} texts in {', '.join(sorted(index.languages))}: {target}")
+
+
+def _batches_of_texts(options: Arguments, bad_lines: BadLines) -> Iterator[list[_Text]]:
+    texts = _texts_of_documents(options, bad_lines)
+    while True:
+        batch = list(islice(texts, _AT_A_TIME))
+        if not batch:
+            return
+        yield batch
+
+
+def _texts_of_documents(options: Arguments, bad_lines: BadLines) -> Iterator[_Text]:
+    from st_xlret.data import read_documents
+
+    documents = read_documents(
+        options.documents,
+        language=options.language or UNKNOWN,
+        unit=cast("Unit | None", options.unit),  # one of its choices
+        column=options.column,
+        bad_lines=bad_lines,
+    )
+    for document in documents:
+        for text in document.sentences:
+            if text:
+                yield _Text(text, document.language, document.name, document.file)
+
+
+class _Index:
+    """The file of an index while it is written.
+
+    Attributes:
+        count: How many texts it has.
+        languages: In which languages they are.
+    """
+
+    def __init__(self, file: Path, options: Arguments, work: Path) -> None:
+        from st_xlret.encoding import task_languages
+        from st_xlret.hub.export import load_model
+
+        self.count = 0
+        self.languages: set[str] = set()
+        self._file = file
+        self._options = options
+        self._work = work
+        self._model = load_model(options.model or "", options.device)
+        self._identifier = language_identifier_or_none(set(task_languages(self._model).values()))
+        self._metadata = self._describe_model()
+        self._writer: ParquetWriter | None = None
+
+    def __enter__(self) -> _Index:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def add(self, batch: Sequence[_Text]) -> None:
+        """Embed some texts and write them; those that a stopped run has embedded are read back."""
+        import pyarrow as pa
+        from pyarrow.parquet import ParquetWriter
+
+        from st_xlret.stores.parquet import METADATA
+
+        rows = [(self._language_of(each), each.text) for each in batch]
+        vectors = self._embed(rows)
+        columns = {
+            "text": [each.text for each in batch],
+            "language": pa.array([code or None for code, _ in rows], pa.string()),
+            "vector": pa.FixedSizeListArray.from_arrays(
+                pa.array(vectors.ravel()), vectors.shape[1]
+            ),
+            "document": [each.document for each in batch],
+            "source": [each.file for each in batch],
+        }
+        table = pa.table(columns, metadata={METADATA: json.dumps(self._metadata)})
+        if self._writer is None:
+            self._writer = ParquetWriter(self._file, table.schema)
+        self._writer.write_table(table)
+        self.languages.update(code or "unknown" for code, _ in rows)
+        self.count += len(rows)
+
+    def _language_of(self, text: _Text) -> str:
+        if text.language != UNKNOWN:
+            return text.language
+        return "" if self._identifier is None else self._identifier.identify(text.text)
+
+    def _embed(self, rows: Sequence[tuple[str, str]]) -> Any:
+        """Vectors of languages and texts in float16, (n, d)."""
+        from st_xlret.data.reading import cache_key
+        from st_xlret.encoding import KeptVectors, encode, known_languages
+
+        def embed_shard(shard: slice) -> Any:
+            languages = [code for code, _ in rows[shard]]
+            texts = [text for _, text in rows[shard]]
+            return encode(
+                self._model,
+                texts,
+                known_languages(self._model, languages),
+                role="document",
+                normalize_embeddings=self._metadata["metric"] == "cosine",
+                batch_size=self._options.batch_size,
+            )
+
+        folder = self._work / cache_key([self._metadata, rows])
+        return KeptVectors(folder, shard_size=_AT_A_TIME).write(rows, embed_shard)[:]
+
+    def _describe_model(self) -> dict[str, Any]:
+        from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt
+
+        name = self._options.model or ""
+        folder = os.path.expanduser(name)
+        return {
+            "model": os.path.abspath(folder) if os.path.isdir(folder) else name,
+            "fingerprint": fingerprint(self._model),
+            "metric": "dot" if self._model.similarity_fn_name == "dot" else "cosine",
+            "prompts": {role: role_prompt(self._model, role) for role in PROMPT_NAMES},
+        }

@@ -1,23 +1,32 @@
 r"""Mine parallel sentences from two collections of texts by margin (Artetxe and Schwenk, 2019).
 
-    st-xlret mine english.txt french.txt.gz --model intfloat/multilingual-e5-small --output pairs.tsv
+    st-xlret mine en.txt fr.txt.gz --model intfloat/multilingual-e5-small --output pairs.tsv
 
-A line of the output is score, source and target, separated by tabs, best first; each text is in one pair at most. The
-ratio margin divides the cosine of a pair by the mean cosine of both texts with their nearest neighbours: good pairs are
-above about 1.05. Collections are files with lines of text, or whatever else holds documents. Interrupted? The same
-command continues where it stopped. A file that is named like mined.en-fr.tsv can be trained on as it is (--pairs).
+A line of the output is score, source and target, separated by tabs, best first; each text is in one
+pair at most. The ratio margin divides the cosine of a pair by the mean cosine of both texts with
+their nearest neighbours: good pairs are above about 1.05. Collections are files with lines of text,
+or whatever else holds documents. Interrupted? The same command continues where it stopped. A file
+that is named like mined.en-fr.tsv can be trained on as it is (--pairs).
 """
+
+from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from st_xlret.commands import check_options
 from st_xlret.files import atomic_file
+from st_xlret.languages import UNKNOWN
 from st_xlret.options import name_leading_words, option, parse
+
+if TYPE_CHECKING:
+    from st_xlret.search import MinedPairs
+
+_AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
@@ -32,8 +41,8 @@ class Arguments:
         None, "Language of the source, for a model with a map per language."
     )
     target_language: str | None = option(None, "The same for the target.")
-    margin: str = option(
-        "ratio", "How cosines are set off.", ["ratio", "distance", "absolute", "csls"]
+    margin: Literal["ratio", "distance", "absolute", "csls"] = option(
+        "ratio", "How cosines are set off."
     )
     k: int = option(4, "Nearest neighbours in each direction.")
     threshold: float | None = option(
@@ -51,40 +60,20 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     """Run the command `mine`."""
-    (options,) = parse(
-        [Arguments],
-        name_leading_words(arguments, "source", "target"),
-        description=__doc__,
-        prog=prog,
-    )
+    words = name_leading_words(arguments, "source", "target")
+    (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "source", "target", "model", "output", "k")
-    output, is_jsonl = Path(options.output), options.output.endswith(".jsonl")
+    output = Path(options.output)
+    work = output.with_name(f".{output.name}.embeddings")
+    if options.embedding_cache is not None:
+        work = Path(options.embedding_cache)
     with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
-        texts = [_distinct_texts(source) for source in (options.source, options.target)]
-        print(f"{len(texts[0])} distinct source texts, {len(texts[1])} target texts", flush=True)
-
-        from st_xlret.hub.export import load_model
-        from st_xlret.search import mine_pairs
-
-        model = load_model(options.model, options.device)
-        work = Path(options.embedding_cache or output.with_name(f".{output.name}.embeddings"))
-        languages = (options.source_language, options.target_language)
-        vectors = [
-            _cached_vectors(model, *side, options, work)
-            for side in zip(texts, languages, strict=True)
-        ]
-        device = "cuda" if model.device.type == "cuda" else "cpu"
-        mine_options: Any = {name: getattr(options, name) for name in ("k", "margin", "threshold")}
-        pairs = mine_pairs(*vectors, **mine_options, device=device, show_progress_bar=True)
+        sources = _distinct_texts(options.source)
+        targets = _distinct_texts(options.target)
+        print(f"{len(sources)} distinct source texts, {len(targets)} target texts", flush=True)
+        pairs = _mine(sources, targets, options, work)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
-            for score, one, other in zip(*(column.tolist() for column in pairs), strict=True):
-                source, target = texts[0][one], texts[1][other]
-                pair = {"score": score, "source": source, "target": target}
-                line = (
-                    json.dumps(pair, ensure_ascii=False)
-                    if is_jsonl
-                    else f"{score:.6f}\t{source}\t{target}"
-                )
+            for line in _lines(pairs, sources, targets, options.output.endswith(".jsonl")):
                 file.write(f"{line}\n")
     if options.embedding_cache is None:
         shutil.rmtree(work, ignore_errors=True)
@@ -94,28 +83,62 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 def _distinct_texts(source: str) -> list[str]:
     from st_xlret.data import read_documents
 
-    documents = read_documents(source, language="und", unit="text")
-    texts = list(
-        dict.fromkeys(text for document in documents for text in document.sentences if text)
-    )
+    texts: dict[str, None] = {}
+    for document in read_documents(source, language=UNKNOWN, unit="text"):
+        texts.update(dict.fromkeys(text for text in document.sentences if text))
     if not texts:
         raise ValueError(f"{source} holds no text")
-    return texts
+    return list(texts)
+
+
+def _mine(
+    sources: Sequence[str], targets: Sequence[str], options: Arguments, work: Path
+) -> MinedPairs:
+    from st_xlret.hub.export import load_model
+    from st_xlret.search import mine_pairs
+
+    model = load_model(options.model, options.device)
+    return mine_pairs(
+        _cached_vectors(model, sources, options.source_language, options, work),
+        _cached_vectors(model, targets, options.target_language, options, work),
+        k=options.k,
+        margin=options.margin,
+        threshold=options.threshold,
+        device="cuda" if model.device.type == "cuda" else "cpu",
+        show_progress_bar=True,
+    )
 
 
 def _cached_vectors(
-    model: Any, texts: list[str], language: str | None, options: Arguments, work: Path
+    model: Any, texts: Sequence[str], language: str | None, options: Arguments, work: Path
 ) -> Any:
     from st_xlret.data.reading import cache_key
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
-    encoding: Any = {
-        "prompt_name": options.prompt_name,
-        "batch_size": options.batch_size,
-        "show_progress_bar": True,
-    }
-    kept = KeptVectors(
-        work / cache_key([fingerprint(model), language, options.prompt_name, texts]),
-        shard_size=4_096,
-    )
-    return kept.write(texts, lambda rows: encode(model, texts[rows], language, **encoding))
+    def embed(rows: slice) -> Any:
+        return encode(
+            model,
+            texts[rows],
+            language,
+            prompt_name=options.prompt_name,
+            batch_size=options.batch_size,
+            show_progress_bar=True,
+        )
+
+    key = cache_key([fingerprint(model), language, options.prompt_name, texts])
+    return KeptVectors(work / key, shard_size=_AT_A_TIME).write(texts, embed)
+
+
+def _lines(
+    pairs: MinedPairs, sources: Sequence[str], targets: Sequence[str], is_jsonl: bool
+) -> Iterator[str]:
+    """A line for each pair, of JSON or of a table."""
+    columns = [column.tolist() for column in pairs]
+    for score, one, other in zip(*columns, strict=True):
+        source = sources[one]
+        target = targets[other]
+        if is_jsonl:
+            pair = {"score": score, "source": source, "target": target}
+            yield json.dumps(pair, ensure_ascii=False)
+        else:
+            yield f"{score:.6f}\t{source}\t{target}"

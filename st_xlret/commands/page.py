@@ -1,6 +1,7 @@
 """The page of `st-xlret search --serve`: HTML without scripts, from the standard library's server.
 
-A query is in the address, nothing is uploaded, and a request that names another host than the page's own is refused.
+A query is in the address, nothing is uploaded, and a request that names another host than the
+page's own is refused.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
@@ -18,8 +19,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
+from st_xlret.commands.answers import SearchResult, place_of
+
 if TYPE_CHECKING:
-    from st_xlret.commands.search import SearchPool, SearchResult
+    from st_xlret.commands.search import SearchPool
 
 _LONGEST_QUERY = 2_000
 _ADDRESS = re.compile(r"[\d.]+|[\da-f.]*:[\da-f:.]*")  # not a name, as DNS rebinding uses
@@ -30,34 +33,52 @@ _COLOURS = (
 _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
-def _results_html(
-    title: str, note: str, results: Sequence[SearchResult], colours: dict[str, str]
-) -> str:
-    """One column of the page: a bar of the languages of its results, and the results, with all of it escaped."""
-    codes = [result["language"] or "?" for result in results]
-    bar = "".join(
-        f'<span style="flex: {count}; background: {colours[code]}">{escape(code)} {count}</span>'
-        for code, count in Counter(codes).most_common()
-    )
-    rows = "".join(
-        f'<div class="result"><span class="tag" style="background: {colours[code]}">{escape(code)}</span>'
-        f'<span class="text" dir="auto">{escape(result["text"])}'
-        f'<br><span class="note">{escape(", ".join(filter(None, (result["id"], result["source"]))))}</span></span>'
-        f'<span class="score">{result["score"]:.3f}</span></div>'
-        for code, result in zip(codes, results, strict=True)
-    )
-    return f'<h2>{escape(title)}</h2><p class="note">{escape(note)}</p><div class="bar">{bar}</div>{rows}'
-
-
 def _page_html(pools: Sequence[SearchPool], query: str) -> str:
-    results = [pool.best_results([query])[0] if query else [] for pool in pools]
-    codes = sorted({result["language"] or "?" for of_pool in results for result in of_pool})
-    colours = {code: _COLOURS[i % len(_COLOURS)] for i, code in enumerate(codes)}
-    columns = "".join(
-        f"<section>{_results_html(pool.title, f'{len(pool.store):,} texts', of_pool, colours)}</section>"
-        for pool, of_pool in zip(pools, results, strict=True)
+    answers = []
+    codes: set[str] = set()
+    for pool in pools:
+        results = pool.best_results([query])[0] if query else []
+        answers.append(results)
+        codes.update(_code_of(result) for result in results)
+    colours = {}
+    for number, code in enumerate(sorted(codes)):
+        colours[code] = _COLOURS[number % len(_COLOURS)]
+    columns = []
+    for pool, results in zip(pools, answers, strict=True):
+        columns.append(_column_html(pool, results, colours))
+    return _PAGE.substitute(columns="".join(columns), query=escape(query), longest=_LONGEST_QUERY)
+
+
+def _column_html(
+    pool: SearchPool, results: Sequence[SearchResult], colours: Mapping[str, str]
+) -> str:
+    """A column of the page: a bar of the languages of its results, and the results, all escaped."""
+    counts = Counter(_code_of(result) for result in results)
+    bar = []
+    for code, count in counts.most_common():
+        style = f"flex: {count}; background: {colours[code]}"
+        bar.append(f'<span style="{style}">{escape(code)} {count}</span>')
+    rows = [_result_html(result, colours) for result in results]
+    return (
+        f"<section><h2>{escape(pool.title)}</h2>"
+        f'<p class="note">{len(pool.store):,} texts</p>'
+        f'<div class="bar">{"".join(bar)}</div>{"".join(rows)}</section>'
     )
-    return _PAGE.substitute(columns=columns, query=escape(query), longest=_LONGEST_QUERY)
+
+
+def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
+    code = _code_of(result)
+    return (
+        f'<div class="result"><span class="tag" style="background: {colours[code]}">'
+        f"{escape(code)}</span>"
+        f'<span class="text" dir="auto">{escape(result["text"])}'
+        f'<br><span class="note">{escape(place_of(result))}</span></span>'
+        f'<span class="score">{result["score"]:.3f}</span></div>'
+    )
+
+
+def _code_of(result: SearchResult) -> str:
+    return result["language"] or "?"
 
 
 def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
@@ -71,7 +92,8 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
             try:
                 status, text = self._status_and_page()
             except (ValueError, OSError) as error:
-                status, text = HTTPStatus.BAD_REQUEST, escape(str(error))
+                status = HTTPStatus.BAD_REQUEST
+                text = escape(str(error))
             content = text.encode("utf-8", "replace")
             self.send_response(status)
             self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -84,12 +106,12 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
 
         def _status_and_page(self) -> tuple[HTTPStatus, str]:
             asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-            address = urlsplit(self.path)
-            query = parse_qs(address.query).get("q", [""])[0].strip()
             if asked_host not in ("localhost", host) and not _ADDRESS.fullmatch(asked_host):
                 return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
+            address = urlsplit(self.path)
             if address.path != "/":
                 return HTTPStatus.NOT_FOUND, "there is no such page"
+            query = parse_qs(address.query).get("q", [""])[0].strip()
             if len(query) > _LONGEST_QUERY:
                 return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
             with one_at_a_time:

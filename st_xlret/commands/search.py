@@ -3,10 +3,11 @@ r"""Search stored vectors that have texts, by a query in any language.
     st-xlret search runs/index.parquet --query "Where do storks spend the winter?"
     st-xlret search runs/index.parquet --map map --compare runs/index.parquet --serve
 
-The vectors are what `st-xlret index` has written, or any others that the model can have made: a Parquet file, or a
-table or collection of a database. They stay where they are, and each search reads all of them.
-With --compare, other vectors answer too, such as those of the model before its calibration. With --map, queries are
-mapped by what `st-xlret calibrate --vectors` has written. With --serve, a web page shows the answers side by side.
+The vectors are what `st-xlret index` has written, or any others that the model can have made: a
+Parquet file, or a table or collection of a database. They stay where they are, and each search
+reads all of them. With --compare, other vectors answer too, such as those of the model before its
+calibration. With --map, queries are mapped by what `st-xlret calibrate --vectors` has written. With
+--serve, a web page shows the answers side by side.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any
 
 import numpy as np
 
 from st_xlret.commands import check_options
+from st_xlret.commands.answers import Answer, Rows, SearchResult, place_of
 from st_xlret.languages import (
     LanguageIdentifier,
     check_language,
@@ -67,7 +68,8 @@ class Arguments:
     text_field: str | None = option(None, "Field of their texts, if it is not `text`.")
     group_field: str | None = option(
         None,
-        "Field that versions of a text share: one result a group, in the query's language if there is one.",
+        "Field that versions of a text share: one result a group, in the query's language if there "
+        "is one.",
     )
     prefer_language: str | None = option(
         None, "With --group_field: the language to show instead of the query's."
@@ -77,93 +79,133 @@ class Arguments:
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
 
-class SearchResult(TypedDict):
-    """A text that answers, its key in the store, and what this says of its language and of where it is from."""
-
-    score: float
-    language: str | None
-    text: str
-    id: str
-    source: str | None
-
-
 def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
-    (options,) = parse(
-        [Arguments], name_leading_words(arguments, "vectors"), description=__doc__, prog=prog
-    )
-    check_options(options, "vectors", *["group_field"] * bool(options.prefer_language))
+    words = name_leading_words(arguments, "vectors")
+    (options,) = parse([Arguments], words, description=__doc__, prog=prog)
+    needed = ["vectors"]
+    if options.prefer_language:
+        needed.append("group_field")
+    check_options(options, *needed)
     pools = [SearchPool(options.vectors, options, options.map)]
-    pools += (
-        [SearchPool(options.compare, options, compared=True)] if options.compare is not None else []
-    )
+    if options.compare is not None:
+        pools.append(SearchPool(options.compare, options, compared=True))
     if options.serve:
-        from st_xlret.commands.page import make_server
+        _serve(pools, options)
+    elif options.query:
+        _answer(pools, options.query, options)
+    else:
+        for query in _queries_from_terminal():
+            _answer(pools, [query], options)
 
-        with make_server(pools, options.host, options.port) as page:
-            host = f"[{options.host}]" if ":" in options.host else options.host
-            print(f"open http://{host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
-            page.serve_forever()  # until Ctrl+C, a KeyboardInterrupt: it does not return
-    for queries in (
-        [options.query] if options.query else ([query] for query in _queries_from_terminal())
-    ):
-        answers = [pool.best_results(queries) for pool in pools]
-        for number, query in enumerate(queries):
-            for pool, results in zip(pools, answers, strict=True):
-                _print_results(
-                    query, results[number], pool if len(pools) > 1 else None, as_json=options.json
-                )
-        sys.stdout.flush()
+
+def _serve(pools: Sequence[SearchPool], options: Arguments) -> None:
+    """Show a web page until Ctrl+C, a `KeyboardInterrupt`: it does not return."""
+    from st_xlret.commands.page import make_server
+
+    with make_server(pools, options.host, options.port) as page:
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        print(f"open http://{host}:{page.server_port}/ in a browser; Ctrl+C ends", flush=True)
+        page.serve_forever()
+
+
+def _answer(pools: Sequence[SearchPool], queries: Sequence[str], options: Arguments) -> None:
+    """Print the answers to some queries: those of all pools to the first one, and so on."""
+    answers = [pool.best_results(queries) for pool in pools]
+    for number, query in enumerate(queries):
+        for pool, results in zip(pools, answers, strict=True):
+            named_pool = pool if len(pools) > 1 else None
+            if options.json:
+                _print_json(query, results[number], named_pool)
+            else:
+                _print_lines(query, results[number], named_pool)
+    sys.stdout.flush()
 
 
 class SearchPool:
-    """The vectors of an address with texts, and the model that embeds queries for them; a ValueError if they don't fit.
+    """The vectors of an address with texts, and the model that embeds queries for them.
 
-    Vectors that are `compared` are searched by the model that they name, if they name one.
+    A `ValueError` says that they do not fit. Vectors that are `compared` are searched by the model
+    that they name, if they name one.
     """
 
     def __init__(
         self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False
     ) -> None:
         from st_xlret import VectorCalibration
-        from st_xlret.encoding import fingerprint, task_languages
         from st_xlret.hub.export import load_model
         from st_xlret.stores import open_store
 
-        fields = ("vector_field", "language_field", "text_field", "group_field")
-        store = open_store(address, **{field: getattr(options, field) for field in fields})
-        encoder = store.model or options.model if compared else options.model or store.model
+        self.options = options
+        self.map = map
+        self.store = open_store(
+            address,
+            vector_field=options.vector_field,
+            language_field=options.language_field,
+            text_field=options.text_field,
+            group_field=options.group_field,
+        )
+        names = [options.model, self.store.model]
+        if compared:
+            names.reverse()
+        encoder = names[0] or names[1]
         if encoder is None:
             check_options(options, "model")
-        self.options, self.store, self.model = (
-            options,
-            store,
-            load_model(encoder or "", options.device),
-        )
-        mapped = f", mapped by {Path(store.mark or map or '').name}" if store.mark or map else ""
-        self.title = f"{Path(encoder or '').name} ({Path(store.name).name}{mapped})"
-        self.map, self.calibration = map, None if map is None else VectorCalibration.load(map)
-        is_other, problem = store.fingerprint not in (None, fingerprint(self.model)), None
+        self.encoder = encoder or ""
+        self.model = load_model(self.encoder, options.device)
+        self.calibration = None if map is None else VectorCalibration.load(map)
+        self._check_fits()
+        self.identifier = self._identifier_of_queries()
+
+    @property
+    def title(self) -> str:
+        """The model and the vectors, for people."""
+        store = Path(self.store.name).name
+        map = self.store.mark or self.map
+        if map:
+            store = f"{store}, mapped by {Path(map).name}"
+        return f"{Path(self.encoder).name} ({store})"
+
+    def _check_fits(self) -> None:
+        """Refuse vectors that another model or map has made; warn of those that no map has."""
+        from st_xlret.encoding import fingerprint
+
+        store = self.store
+        is_other = store.fingerprint not in (None, fingerprint(self.model))
         if is_other or self.model.get_embedding_dimension() not in (None, store.dimension):
-            problem = f"made by another model than {encoder} (it names {store.model}): index again, or name its model"
-        elif store.mark and not (
-            self.calibration and store.mark.startswith(self.calibration.fingerprint)
-        ):
-            problem = f"mapped, by {store.mark}: name that map (--map); mapped vectors stand first, others in --compare"
-        if problem:
-            raise ValueError(f"the vectors of {store.name} are {problem}")
-        if self.calibration is not None:
-            self.calibration.check(
-                dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
+            raise ValueError(
+                f"the vectors of {store.name} are made by another model than {self.encoder} "
+                f"(it names {store.model}): index again, or name its model"
             )
-            if not (store.mark or self.calibration.queries_only):
-                problem = f"{map} maps queries and documents, and {store.name} does not say that its vectors are mapped"
-                way_out = "map them (st-xlret apply), or calibrate with --queries_only"
-                warnings.warn(f"{problem}: {way_out}", stacklevel=2)
+        if store.mark and not self._made(store.mark):
+            raise ValueError(
+                f"the vectors of {store.name} are mapped, by {store.mark}: name that map (--map); "
+                "mapped vectors stand first, others in --compare"
+            )
+        if self.calibration is None:
+            return
+        self.calibration.check(
+            dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
+        )
+        if not store.mark and not self.calibration.queries_only:
+            warnings.warn(
+                f"{self.map} maps queries and documents, and {store.name} does not say that its "
+                "vectors are mapped: map them (st-xlret apply), or calibrate with --queries_only",
+                stacklevel=3,
+            )
+
+    def _made(self, mark: str) -> bool:
+        """Whether the calibration has made vectors of this mark."""
+        return self.calibration is not None and mark.startswith(self.calibration.fingerprint)
+
+    def _identifier_of_queries(self) -> LanguageIdentifier | None:
+        """Finds the language of queries, where the model or the map needs it."""
+        from st_xlret.encoding import task_languages
+
+        if self.calibration and self.calibration.languages and self.options.language is None:
+            return LanguageIdentifier(self.calibration.languages)
         of_model = set(task_languages(self.model).values())
-        self.identifier = language_identifier_or_none(of_model) if of_model else None
-        if self.calibration and self.calibration.languages and options.language is None:
-            self.identifier = LanguageIdentifier(self.calibration.languages)
+        return language_identifier_or_none(of_model) if of_model else None
 
     def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
         """The best texts for each query, by cosine or, as the store, by dot product.
@@ -173,7 +215,7 @@ class SearchPool:
         for query in queries:
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
         vectors = self._embed(queries)
-        answers = [_Answer(self.options.top_k) for _ in queries]
+        answers = [Answer(self.options.top_k) for _ in queries]
         languages: set[str] = set()
         for rows in self._rows_with_text():
             languages.update(rows.language)
@@ -231,13 +273,13 @@ class SearchPool:
         return shown
 
     def _versions_in(
-        self, languages: list[list[str]], answers: list[_Answer], vectors: Any
-    ) -> list[_Answer]:
+        self, languages: list[list[str]], answers: list[Answer], vectors: Any
+    ) -> list[Answer]:
         """Each group of an answer by its nearest text in the query's languages.
 
         Its score stays, and so does its text where there is no other.
         """
-        versions = [_Answer(self.options.top_k) for _ in answers]
+        versions = [Answer(self.options.top_k) for _ in answers]
         for rows in self._rows_with_text():
             for number, version in enumerate(versions):
                 shown = [row.group for row in answers[number].rows]
@@ -245,7 +287,7 @@ class SearchPool:
                 version.add(some, some.vectors @ vectors[number])
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
-    def _rows_with_text(self) -> Iterator[_Rows]:
+    def _rows_with_text(self) -> Iterator[Rows]:
         """Rows that have texts, with vectors as they are compared."""
         seen = 0
         for batch in self.store.batches(texts=True):
@@ -257,7 +299,7 @@ class SearchPool:
                 if not _is_named(group):
                     groups[place] = seen + place
             seen += batch.num_rows
-            rows = _Rows(
+            rows = Rows(
                 vectors=vectors,
                 group=np.array(groups, object),
                 language=codes,
@@ -272,91 +314,6 @@ class SearchPool:
             yield rows
 
 
-class _Row(NamedTuple):
-    """What stands beside a vector. A row without a group is its own: its number."""
-
-    group: str | int
-    language: str
-    text: str
-    key: str
-    source: str | None
-
-
-class _Rows(NamedTuple):
-    """Vectors (n, d), and what stands beside them, (n,) each; see `_Row`."""
-
-    vectors: Any
-    group: Any
-    language: Any
-    text: Any
-    key: Any
-    source: Any
-
-    def row(self, place: int) -> _Row:
-        """What stands beside one vector."""
-        return _Row(
-            self.group[place],
-            self.language[place],
-            self.text[place],
-            self.key[place],
-            self.source[place],
-        )
-
-    def select(self, is_chosen: Any) -> _Rows:
-        """Some of the rows."""
-        return _Rows(*(column[is_chosen] for column in self))
-
-    def versions(self, groups: list[str | int], languages: list[str]) -> _Rows:
-        """The rows of some groups that are in one of some languages."""
-        is_of_group = np.isin(self.group, np.array(groups, object))
-        is_in_language = np.isin(self.language, languages)
-        return self.select(is_of_group & is_in_language)
-
-
-class _Answer:
-    """The best rows for a query, one for each group, best first."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self.scores: list[float] = []
-        self.rows: list[_Row] = []
-
-    def add(self, batch: _Rows, scores: Any) -> None:
-        """Take the rows of a batch into account; of equal scores, the first stays."""
-        from st_xlret.search import best_of_groups  # which loads PyTorch: not for --help
-
-        best = best_of_groups(scores, batch.group, self.count)
-        rows = self.rows + [batch.row(place) for place in best]
-        every_score = self.scores + [float(scores[place]) for place in best]
-        groups = [row.group for row in rows]
-        kept = best_of_groups(np.array(every_score), groups, self.count)
-        self.rows = [rows[place] for place in kept]
-        self.scores = [every_score[place] for place in kept]
-
-    def shown_by(self, version: _Answer) -> _Answer:
-        """The same groups and scores, with the rows of a version where it has some."""
-        row_of = {row.group: row for row in version.rows}
-        shown = _Answer(self.count)
-        shown.scores = self.scores
-        shown.rows = [row_of.get(row.group, row) for row in self.rows]
-        return shown
-
-    def results(self) -> list[SearchResult]:
-        """What is shown of each row."""
-        results = []
-        for score, row in zip(self.scores, self.rows, strict=True):
-            results.append(
-                SearchResult(
-                    score=round(score, 4),
-                    language=row.language or None,
-                    text=row.text,
-                    id=row.key,
-                    source=row.source,
-                )
-            )
-        return results
-
-
 def _is_named(group: str | None) -> bool:
     """Whether a row names its group; missing values stand as they are written."""
     return (group or "").strip().lower() not in ("", "nan", "none", "null")
@@ -366,33 +323,42 @@ def _same_languages(code: str, present: Sequence[str]) -> list[str]:
     return [each for each in present if find_language(code, [each])]
 
 
-def _print_results(
-    query: str, results: Sequence[SearchResult], pool: SearchPool | None, *, as_json: bool
-) -> None:
-    if as_json:
-        where = {} if pool is None else {"vectors": pool.store.name, "map": pool.map}
-        print(json.dumps({"query": query, **where, "results": results}, ensure_ascii=False))
-        return
-    print(f"\n{_printable_text(query)}" + (f"  [{pool.title}]" if pool else ""))
+def _print_json(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
+    line: dict[str, Any] = {"query": query}
+    if pool is not None:
+        line["vectors"] = pool.store.name
+        line["map"] = pool.map
+    line["results"] = results
+    print(json.dumps(line, ensure_ascii=False))
+
+
+def _print_lines(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
+    title = "" if pool is None else f"  [{pool.title}]"
+    print(f"\n{_printable_text(query)}{title}")
     for result in results:
-        place = ", ".join(filter(None, (result["id"], result["source"])))
         code = _printable_text(result["language"] or "?")
-        print(
-            f"  {result['score']:.3f}  {code:<3}  {_printable_text(result['text'])}  [{_printable_text(place)}]"
-        )
+        text = _printable_text(result["text"])
+        place = _printable_text(place_of(result))
+        print(f"  {result['score']:.3f}  {code:<3}  {text}  [{place}]")
 
 
 def _printable_text(text: str) -> str:
-    """The text without terminal escapes; the joiners of Persian and Indic letters (ZWNJ, ZWJ) stay."""
-    return "".join(
-        letter if letter.isprintable() or letter in "\u200c\u200d" else " " for letter in text
-    )
+    """The text without terminal escapes; joiners of Persian and Indic letters (ZWNJ, ZWJ) stay."""
+    letters = []
+    for letter in text:
+        is_shown = letter.isprintable() or letter in "\u200c\u200d"
+        letters.append(letter if is_shown else " ")
+    return "".join(letters)
 
 
 def _queries_from_terminal() -> Iterator[str]:
     """Lines of the terminal until an empty one, or all lines of a file."""
-    lines = map(str.strip, sys.stdin)
-    if not sys.stdin.isatty():
-        return filter(None, lines)
-    print("query (an empty line ends):", flush=True)
-    return takewhile(bool, lines)
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        print("query (an empty line ends):", flush=True)
+    for line in sys.stdin:
+        query = line.strip()
+        if query:
+            yield query
+        elif is_terminal:
+            return
