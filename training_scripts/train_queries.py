@@ -28,7 +28,7 @@ from sentence_transformers.base.modules import Router, Transformer
 
 from st_xlret import CrossLingualTrainer, SimilarityDistillationLoss
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
-from st_xlret.calibration.model import embed_by_language
+from st_xlret.calibration import embed_by_language
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field

@@ -1,6 +1,7 @@
-"""Fit calibrations: shift, scale and rotation between languages (CCP), and projections that remove language bias.
+"""Fit calibrations: shift, scale and rotation between languages, and projections.
 
-Names load on first use: to apply a calibration of stored vectors needs no PyTorch.
+The first three are CCP's, the projections remove language bias. Names load on first use: to apply a
+calibration of stored vectors needs no PyTorch.
 """
 
 import importlib
@@ -11,17 +12,17 @@ if TYPE_CHECKING:
     from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
     from st_xlret.calibration.bias import measure_language_bias as measure_language_bias
     from st_xlret.calibration.choose import fit_and_compare as fit_and_compare
+    from st_xlret.calibration.embedding import embed_by_language as embed_by_language
+    from st_xlret.calibration.embedding import embed_pairs as embed_pairs
     from st_xlret.calibration.judged import judged_recall as judged_recall
-    from st_xlret.calibration.model import Sample as Sample
     from st_xlret.calibration.model import calibrate as calibrate
-    from st_xlret.calibration.model import embed_by_language as embed_by_language
-    from st_xlret.calibration.model import embed_pairs as embed_pairs
-    from st_xlret.calibration.model import sample_questions as sample_questions
-    from st_xlret.calibration.model import sample_texts as sample_texts
     from st_xlret.calibration.report import Comparison as Comparison
     from st_xlret.calibration.rotation import mean_csls_criterion as mean_csls_criterion
     from st_xlret.calibration.rotation import procrustes as procrustes
     from st_xlret.calibration.rotation import unsupervised_rotation as unsupervised_rotation
+    from st_xlret.calibration.sampling import Sample as Sample
+    from st_xlret.calibration.sampling import sample_questions as sample_questions
+    from st_xlret.calibration.sampling import sample_texts as sample_texts
     from st_xlret.calibration.steps import STEPS as STEPS
     from st_xlret.calibration.vectors import VectorCalibration as VectorCalibration
     from st_xlret.calibration.vectors import fit_calibration as fit_calibration
@@ -32,12 +33,12 @@ _MODULES = {
     "measure_language_bias": "st_xlret.calibration.bias",
     "fit_and_compare": "st_xlret.calibration.choose",
     "judged_recall": "st_xlret.calibration.judged",
-    "Sample": "st_xlret.calibration.model",
+    "Sample": "st_xlret.calibration.sampling",
     "calibrate": "st_xlret.calibration.model",
-    "embed_pairs": "st_xlret.calibration.model",
-    "embed_by_language": "st_xlret.calibration.model",
-    "sample_questions": "st_xlret.calibration.model",
-    "sample_texts": "st_xlret.calibration.model",
+    "embed_pairs": "st_xlret.calibration.embedding",
+    "embed_by_language": "st_xlret.calibration.embedding",
+    "sample_questions": "st_xlret.calibration.sampling",
+    "sample_texts": "st_xlret.calibration.sampling",
     "Comparison": "st_xlret.calibration.report",
     "mean_csls_criterion": "st_xlret.calibration.rotation",
     "procrustes": "st_xlret.calibration.rotation",

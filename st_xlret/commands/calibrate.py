@@ -312,7 +312,7 @@ def _compare_usual_calibrations(
 
 def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[Any, ...]:
     """Vectors of a sample of texts as documents, those as queries if they differ, and numbers of their documents."""
-    from st_xlret.calibration.model import embed_both_roles
+    from st_xlret.calibration.embedding import RoleEncoder
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.export import load_model
 
@@ -320,7 +320,7 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
     prompts = {
         role: role_prompt(model, role, getattr(texts, f"{role}_prompt")) for role in PROMPT_NAMES
     }
-    encoding = {
+    encoding: Any = {
         "batch_size": texts.batch_size,
         "precision": texts.precision,
         "show_progress_bar": True,
@@ -328,11 +328,12 @@ def _embed_sample(texts: SampleArguments, sample: Mapping[str, Any]) -> tuple[An
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
     document_ids = {code: part.documents for code, part in sample.items()}
-    return *embed_both_roles(model, chosen, prompts, **encoding), document_ids
+    encoder = RoleEncoder(model, prompts, **encoding)
+    return encoder.embed(chosen, "document"), encoder.embed_first_as_queries(chosen), document_ids
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
-    from st_xlret.calibration.model import usual_texts_per_language
+    from st_xlret.calibration.sampling import usual_texts_per_language
     from st_xlret.encoding import PROMPT_NAMES, role_prompt
     from st_xlret.hub.card import encoding_calls, set_card_data
     from st_xlret.hub.export import load_model
@@ -405,7 +406,7 @@ def _print_label_check(texts: Mapping[str, Sequence[str]]) -> None:
 def _calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
     from st_xlret.calibration.checks import check_steps
     from st_xlret.calibration.choose import QUESTIONS
-    from st_xlret.calibration.model import usual_texts_per_language
+    from st_xlret.calibration.sampling import usual_texts_per_language
     from st_xlret.calibration.report import STRENGTHS
 
     amount = options.strength_with_default("auto")

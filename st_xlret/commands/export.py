@@ -61,7 +61,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.calibration import VectorCalibration
-    from st_xlret.calibration.model import sample_texts, weak_language_phrases
+    from st_xlret.calibration.model import weak_language_phrases
+    from st_xlret.calibration.sampling import sample_texts
     from st_xlret.hub.card import check_license, set_card_data
     from st_xlret.hub.export import Repository, export, load_model, pooled_rows
 

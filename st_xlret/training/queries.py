@@ -8,12 +8,8 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration.model import (
-    embed_by_language,
-    sample_questions,
-    sample_texts,
-    weak_language_phrases,
-)
+from st_xlret.calibration import embed_by_language, sample_questions, sample_texts
+from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.calibration.vectors import VectorCalibration
 from st_xlret.columns import Role
 from st_xlret.evaluation import TatoebaEvaluator

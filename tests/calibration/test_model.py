@@ -21,7 +21,8 @@ from st_xlret.calibration import (
     sample_texts,
 )
 from st_xlret.calibration.bias import AS_IT_IS
-from st_xlret.calibration.model import embed_by_language, weak_language_phrases
+from st_xlret.calibration.embedding import embed_by_language
+from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.data import DataError
 from tests.commands import bias_files
 

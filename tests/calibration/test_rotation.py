@@ -107,8 +107,8 @@ def test_the_adversarial_start_recovers_a_rotation_that_refinement_alone_does_no
 ) -> None:
     # Half of a random rotation. All of one is out of reach for most seeds, and which ones depends on the rounding of
     # the machine; this one was recovered by each of ten seeds, with an accuracy of 0.87 to 0.98.
-    monkeypatch.setattr("st_xlret.calibration.rotation.EPOCHS", 3)
-    monkeypatch.setattr("st_xlret.calibration.rotation.STEPS_PER_EPOCH", 250)
+    monkeypatch.setattr("st_xlret.calibration.adversarial.EPOCHS", 3)
+    monkeypatch.setattr("st_xlret.calibration.adversarial.STEPS_PER_EPOCH", 250)
     planted = partial_rotation(random_rotation(6, seed=1), 0.5)
     source, target = anisotropic_cloud(1500, 6, 1) @ planted.float(), anisotropic_cloud(1500, 6, 2)
     # Without the check on halves, which would train two more: it has a test of its own.
@@ -151,7 +151,7 @@ def test_the_same_seed_gives_the_same_rotation_and_leaves_the_global_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name, value in {"EPOCHS": 2, "STEPS_PER_EPOCH": 5, "HIDDEN": 8}.items():
-        monkeypatch.setattr(f"st_xlret.calibration.rotation.{name}", value)
+        monkeypatch.setattr(f"st_xlret.calibration.adversarial.{name}", value)
     source, target = anisotropic_cloud(100, 3, 1), anisotropic_cloud(100, 3, 2)
     before = torch.get_rng_state()
     first = unsupervised_rotation(source, target, seed=3)

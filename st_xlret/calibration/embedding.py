@@ -1,0 +1,139 @@
+"""Texts of each language as the vectors that a calibration is fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from torch import Tensor
+
+from st_xlret.calibration.choose import QUERIES
+from st_xlret.data.rows import by_language as pairs_by_language
+from st_xlret.encoding import embeds_roles_apart, encode
+
+if TYPE_CHECKING:
+    from st_xlret.columns import Role
+
+Texts = Mapping[str, Sequence[str]]
+"""Language -> texts."""
+
+
+def embed_by_language(
+    model: SentenceTransformer,
+    texts: Texts,
+    *,
+    batch_size: int = 64,
+    **encode_options: Any,
+) -> dict[str, Tensor]:
+    """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
+
+    Returns language -> (n, d), float32 on the CPU; `encode_options` are those of
+    [`encode`][st_xlret.encode].
+    """
+    codes: list[str] = []
+    everything: list[str] = []
+    for code, part in texts.items():
+        codes += [code] * len(part)
+        everything += part
+    # A calibration maps whole embeddings, which are cut afterwards.
+    with model.truncate_embeddings(None):
+        rows = encode(
+            model,
+            everything,
+            codes,
+            batch_size=batch_size,
+            convert_to_tensor=True,
+            **encode_options,
+        )
+    counts = [len(part) for part in texts.values()]
+    parts = rows.float().cpu().split(counts)
+    return dict(zip(texts, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class RoleEncoder:
+    """Embeds texts as queries or as documents.
+
+    Attributes:
+        model: The encoder.
+        prompts: What is put before the texts of each role.
+        batch_size: As `encode` takes it, like `precision`.
+    """
+
+    model: SentenceTransformer
+    prompts: Mapping[Role, str]
+    batch_size: int = 64
+    precision: str = "auto"
+    show_progress_bar: bool = True
+
+    def embed(self, texts: Texts, role: Role) -> dict[str, Tensor]:
+        """Language -> the vectors (n, d) of its texts in a role."""
+        return embed_by_language(
+            self.model,
+            texts,
+            role=role,
+            prompt=self.prompts[role],
+            batch_size=self.batch_size,
+            precision=self.precision,
+            show_progress_bar=self.show_progress_bar,
+        )
+
+    def embed_first_as_queries(self, texts: Texts) -> dict[str, Tensor] | None:
+        """The first texts of each language as queries.
+
+        It is None where a query is embedded like a document.
+        """
+        if not embeds_roles_apart(self.model, self.prompts["query"], self.prompts["document"]):
+            return None
+        count = min(QUERIES, *map(len, texts.values()))
+        first = {code: part[:count] for code, part in texts.items()}
+        return self.embed(first, "query")
+
+    def embed_pairs(
+        self, pairs: Dataset, pivot: str, languages: Sequence[str]
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """As the function `embed_pairs`: in float32, without prompts."""
+        return embed_pairs(
+            self.model,
+            pairs,
+            pivot=pivot,
+            languages=languages,
+            batch_size=self.batch_size,
+            show_progress_bar=self.show_progress_bar,
+        )
+
+
+def embed_pairs(
+    model: SentenceTransformer,
+    pairs: Dataset,
+    *,
+    pivot: str = "en",
+    languages: Iterable[str] | None = None,
+    **how: Any,
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Embed both sides of parallel sentences.
+
+    They have the pivot on one side, and one of `languages` on the other. Pairs are what
+    [`load_pairs`][st_xlret.load_pairs] returns. Returns language -> row-aligned embeddings (n, d)
+    of its sentences and of the pivot's, float32 on the CPU; `how` are the options of
+    `embed_by_language`.
+    """
+    sides = pairs_by_language(pairs, pivot)
+    wanted = set(sides if languages is None else languages) - {pivot}
+    texts = {}
+    for code, (sources, targets) in sorted(sides.items()):
+        if code in wanted:
+            texts[code] = sources + targets
+    if not texts:
+        others = wanted or "another"
+        raise ValueError(
+            f"none of the {len(pairs)} pairs is between the pivot {pivot!r} and {others}"
+        )
+    embedded = {}
+    for code, rows in embed_by_language(model, texts, **how).items():
+        source, target = rows.chunk(2)
+        embedded[code] = (source, target)
+    return embedded

@@ -1,0 +1,259 @@
+"""Texts and questions of each language, drawn at random for a calibration."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from st_xlret.calibration.steps import OF_MEANS
+from st_xlret.data.beir import queries_of
+from st_xlret.data.documents import Unit, read_documents
+from st_xlret.data.reading import BadLines, DataError, first_record, read_lines, split_sources
+from st_xlret.languages import check_language, check_languages, language_in_name, match_language
+
+_TEXT_COLUMNS = ("text", "sentence", "query", "question")
+
+# Beside the seed of the caller, one for each kind of draw.
+_TEXT_SEED = 29
+_QUESTION_SEED = 31
+
+
+class Sample(NamedTuple):
+    """Distinct texts of one language, and the numbers of the documents that they are from (n,)."""
+
+    texts: list[str]
+    documents: NDArray[np.int64]
+
+
+class _Entry(NamedTuple):
+    """A text that may be drawn, and the file and the document that it is from."""
+
+    language: str
+    text: str
+    file: str
+    document: str
+
+
+class _Place(NamedTuple):
+    """The numbers of a file and of a document."""
+
+    file: int
+    document: int
+
+
+def usual_texts_per_language(steps: Sequence[str]) -> int:
+    """Texts of each language that a calibration needs.
+
+    They are 300 for steps that means determine, and 1 500 for others.
+    """
+    return 300 if OF_MEANS.issuperset(steps) else 1500
+
+
+def sample_texts(
+    texts: Any,
+    *,
+    languages: Sequence[str] | None = None,
+    texts_per_language: int = 1500,
+    min_texts: int = 1,
+    unit: Unit | None = None,
+    skip_bad_lines: bool = False,
+    seed: int = 0,
+) -> dict[str, Sample]:
+    """Draw distinct texts of each language at random.
+
+    They are drawn evenly from its files, and within a file from its documents.
+
+    Args:
+        texts: Language -> texts; or a data set with the columns `text` or `sentence`, `language`
+            and, if texts are from documents, `document`, as `load_documents` returns it; or the
+            path of a folder in BEIR's layout, or paths of documents as `load_documents` reads them.
+            Samples that were drawn before are taken as they are.
+        languages: Languages to keep; all by default. Two at least are needed.
+        texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
+        min_texts: Fewest texts of a language.
+        unit: What a text of files is, as for `read_documents`. By default a document of a folder in
+            BEIR's layout, and a sentence of other sources.
+        skip_bad_lines: Skip bad lines of files, and log how many there were.
+        seed: Seed of the draw.
+
+    Example:
+        >>> texts = {"en": ["one", "two", "two"], "fr": ["un", "deux"]}
+        >>> drawn = sample_texts(texts, texts_per_language=2)
+        >>> {code: sorted(sample.texts) for code, sample in drawn.items()}
+        {'en': ['one', 'two'], 'fr': ['deux', 'un']}
+    """
+    wanted = check_languages(languages or None)
+    if _are_samples(texts):
+        drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
+    else:
+        entries = _text_entries(texts, wanted, unit, skip_bad_lines)
+        drawn = _draw_samples(entries, texts_per_language, [seed, _TEXT_SEED])
+    _check_counts(drawn, wanted, min_texts)
+    return drawn
+
+
+def _are_samples(texts: Any) -> bool:
+    if not isinstance(texts, Mapping):
+        return False
+    return all(isinstance(part, Sample) for part in texts.values())
+
+
+def _check_counts(
+    drawn: Mapping[str, Sample], wanted: frozenset[str] | None, min_texts: int
+) -> None:
+    """Refuse too few languages, or too few texts of one that was drawn or is wanted."""
+    counts = {}
+    for code in sorted({*drawn, *(wanted or ())}):
+        counts[code] = len(drawn[code].texts) if code in drawn else 0
+    if len(counts) < 2 or min(counts.values()) < min_texts:
+        raise DataError(
+            f"needed are texts in two languages at least, and {min_texts} distinct ones of each "
+            f"(min_texts), got {counts}; `languages` can leave one out"
+        )
+
+
+def sample_questions(
+    questions: Any,
+    languages: Sequence[str] | None,
+    *,
+    texts_per_language: int = 1500,
+    min_texts: int = 1,
+    seed: int = 0,
+) -> dict[str, list[str]]:
+    """Draw distinct questions of each language at random; returns language -> questions.
+
+    `questions` are language -> questions; a data set with the columns `text`, `query` or `question`
+    and `language`; or paths: folders in BEIR's layout, JSON lines with such fields, or text files
+    with a question per line, named after their language (`questions.fr.txt`). Those in no language
+    of `languages`, those of the documents, or None for all, are left out, as are languages with
+    fewer than `min_texts`. Where none is named, it is identified (extra `langid`).
+    """
+    entries = _question_entries(questions, check_languages(languages))
+    drawn = _draw_samples(entries, texts_per_language, [seed, _QUESTION_SEED])
+    enough = {}
+    for code, part in drawn.items():
+        if len(part.texts) >= min_texts:
+            enough[code] = part.texts
+    fewest_languages = 1 if languages is None else 2
+    if len(enough) < fewest_languages:
+        counts = {code: len(part.texts) for code, part in drawn.items()}
+        raise DataError(
+            f"{min_texts} distinct questions (min_texts) are needed in two languages of the "
+            f"documents, or in any one with lsar and queries_only: {counts}"
+        )
+    return enough
+
+
+def _draw_samples(
+    entries: Iterable[_Entry], texts_per_language: int, seed: list[int]
+) -> dict[str, Sample]:
+    places = _first_places(entries)
+    generator = np.random.default_rng(seed)
+    drawn = {}
+    for language in sorted(places):
+        distinct = list(places[language])
+        files = np.array([place.file for place in places[language].values()])
+        documents = np.array([place.document for place in places[language].values()])
+        # One of each document before a second one of any: else long ones, as novels, would decide.
+        order = generator.permutation(len(documents))
+        order = order[_turn_order(documents[order])]
+        order = order[_turn_order(files[order])][:texts_per_language]
+        drawn[language] = Sample([distinct[i] for i in order], documents[order])
+    return drawn
+
+
+def _first_places(entries: Iterable[_Entry]) -> dict[str, dict[str, _Place]]:
+    """Language -> text -> where it stands first."""
+    places: dict[str, dict[str, _Place]] = {}
+    file_numbers: dict[str, int] = {}
+    document_numbers: dict[tuple[str, str], int] = {}
+    for language, text, file, document in entries:
+        file_number = file_numbers.setdefault(file, len(file_numbers))
+        document_number = document_numbers.setdefault((file, document), len(document_numbers))
+        of_language = places.setdefault(language, {})
+        of_language.setdefault(text, _Place(file_number, document_number))
+    return places
+
+
+def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of rows such that each group gives its first row before any gives its second one."""
+    turns_of: defaultdict[int, Iterator[int]] = defaultdict(count)
+    turns = [next(turns_of[group]) for group in groups.tolist()]
+    return np.argsort(turns, kind="stable")
+
+
+def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator[_Entry]:
+    """Questions, each a document of its own; one that names no language is identified."""
+    if isinstance(questions, Mapping | Dataset):
+        for entry in _row_entries(questions, wanted):
+            yield _Entry(entry.language, entry.text, "", entry.text)
+        return
+    sources = [questions] if isinstance(questions, str | Path) else list(questions)
+    for source in split_sources(sources)[0]:
+        path = queries_of(Path(source)) or Path(source)
+        for document in _read_questions(path, wanted):
+            for text in filter(None, document.sentences):
+                yield _Entry(document.language, text, "", text)
+
+
+def _read_questions(path: Path, wanted: frozenset[str] | None) -> Iterator[Any]:
+    """The questions of a file as documents: JSON lines, or a question on each line."""
+    if ".jsonl" in path.name:
+        record = first_record(path)
+        column = next((name for name in _TEXT_COLUMNS if name in record), None)
+        yield from read_documents([path], languages=wanted, unit="text", column=column)
+        return
+    language = {}
+    with suppress(ValueError):
+        language["language"] = language_in_name(path)
+    records = [{"text": text, **language} for _, text in read_lines(path)]
+    yield from read_documents([records], languages=wanted, unit="text")
+
+
+def _text_entries(
+    texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool
+) -> Iterator[_Entry]:
+    if isinstance(texts, Mapping | Dataset):
+        yield from _row_entries(texts, wanted)
+        return
+    bad_lines = BadLines(skip_bad_lines)
+    sources = [texts] if isinstance(texts, str | Path) else list(texts)
+    for document in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
+        # A document in several languages is one in each.
+        name = f"{document.language} {document.name}"
+        for text in filter(None, document.sentences):
+            yield _Entry(document.language, text, document.file, name)
+    bad_lines.warn()
+
+
+def _row_entries(
+    texts: Mapping[str, Sequence[str]] | Dataset, wanted: frozenset[str] | None
+) -> Iterator[_Entry]:
+    """The texts of a mapping or of a data set, in the languages that are wanted."""
+    rows = _rows_of_dataset(texts) if isinstance(texts, Dataset) else _rows_of_mapping(texts)
+    for code, text, document in rows:
+        language = match_language(check_language(code), wanted)
+        if language is not None and text.strip():
+            yield _Entry(language, text.strip(), language, document)
+
+
+def _rows_of_mapping(texts: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:
+    for code, part in texts.items():
+        for row, text in enumerate(part):
+            yield code, text, str(row)
+
+
+def _rows_of_dataset(texts: Dataset) -> Iterator[tuple[str, str, str]]:
+    column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), "text")
+    documents: Iterable[Any] = range(len(texts))
+    if "document" in texts.column_names:
+        documents = texts["document"]
+    yield from zip(texts["language"], texts[column], map(str, documents), strict=True)
