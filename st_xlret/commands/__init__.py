@@ -18,7 +18,7 @@ COMMANDS = {
     "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
     "train": "Run a training script; without a name, list the scripts and their recipes.",
 }
-"""Name of each command and what it does: `main` of the module of its name, or in `calibrate` `report` and `apply`."""
+"""Name of each command and what it does: `main` of the module of its name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,7 +43,6 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    module, function = ("calibrate", name) if name in ("report", "apply") else (name, "main")
     if name in (
         "calibrate",
         "report",
@@ -58,7 +57,7 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_: f"warning: {without_secrets(str(message))}\n"  # type: ignore[assignment]
     try:
-        getattr(import_module(f"st_xlret.commands.{module}"), function)(arguments, prog=prog)
+        import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt as stop:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from st_xlret.commands import check_options
-from st_xlret.commands.calibrate import EncoderArguments
+from st_xlret.commands.sources import EncoderArguments
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse

@@ -14,7 +14,9 @@ from sentence_transformers import SentenceTransformer
 
 import st_xlret
 from st_xlret import VectorCalibration
-from st_xlret.commands.calibrate import apply, main, report
+from st_xlret.commands.apply import main as apply
+from st_xlret.commands.calibrate import main
+from st_xlret.commands.report import main as report
 from st_xlret.marks import FOLDER_MARK
 from tests.commands import bias_files
 from tests.commands.bias_files import WORDS, sentences

@@ -1,0 +1,45 @@
+r"""Map stored vectors by a calibration, into something new beside them.
+
+    st-xlret apply map/ --vectors vectors.parquet --into mapped.parquet
+    st-xlret apply map/ --vectors "qdrant:http://localhost:6333?collection=docs&vector=dense" \
+        --into mapped
+    st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" \
+        --into mapped
+
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In a database
+but LanceDB, the same command continues what was interrupted, and maps rows that were added since. A
+map of queries alone (--queries_only) needs no `apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import st_xlret
+from st_xlret.commands.sources import StoreArguments
+from st_xlret.options import name_leading_words, parse
+from st_xlret.stores.apply import apply_calibration
+from st_xlret.stores.sampling import counts_in_words
+
+
+@dataclass
+class Arguments:
+    """Which map, and where its results go."""
+
+    map: str = field(metadata={"help": "Folder of the calibration."})
+    into: str = field(
+        metadata={"help": "Name of the new file, named vector, column, table or collection."}
+    )
+
+
+def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
+    """Run the command `apply`."""
+    words = name_leading_words(arguments, "map")
+    options, stored = parse([Arguments, StoreArguments], words, description=__doc__, prog=prog)
+    calibration = st_xlret.VectorCalibration.load(options.map)
+    with stored.open_store() as store:
+        applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
+    if applied.left_out:
+        print(f"not mapped: {counts_in_words(applied.left_out)}")
+    print(f"{applied.written} rows written to {options.into}")

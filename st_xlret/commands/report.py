@@ -1,0 +1,116 @@
+r"""Report how much an encoder's search prefers the language of the query. No labels are needed.
+
+    st-xlret report --model intfloat/multilingual-e5-small --documents documents/ \
+        --output bias.json
+    st-xlret report --vectors vectors.parquet --output bias.json
+
+Each sampled text searches a pool with as many texts of every language, but for its own document.
+The report has the share of its nearest neighbours that are in its own language, against chance, a
+heat map of the languages in which neighbours are found, and what the usual calibrations would make
+of it. Documents are read as `calibrate` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from st_xlret.commands.sources import (
+    SampleArguments,
+    StoreArguments,
+    parse_sources,
+    sample_vectors,
+)
+from st_xlret.files import atomic_file, write_json
+from st_xlret.options import option
+
+if TYPE_CHECKING:
+    from st_xlret.calibration.report import Comparison
+
+_TEXTS = 300  # of each language, by default
+_FEWEST_VECTORS = 50  # stored ones, of each language
+
+
+@dataclass
+class Arguments:
+    """What to measure."""
+
+    output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
+    neighbours: int = option(20, "Nearest neighbours to look at.")
+    seed: int = option(0, "Seed of the sample.")
+
+
+def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
+    """Run the command `report`."""
+    texts, stored, options = parse_sources(Arguments, arguments, description=__doc__, prog=prog)
+    from st_xlret.calibration.plots import plot_language_bias
+
+    output = Path(options.output)
+    picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
+    with atomic_file(output, ours="report") as part, atomic_file(picture, ours="report") as drawn:
+        if stored.vectors is None:
+            comparison = _compare_for_encoder(texts, options)
+        else:
+            comparison = _compare_for_vectors(texts, stored, options)
+        print(f"\n{comparison}")
+        write_json(part, comparison.before.as_json())
+        search = comparison.before.search
+        is_drawn = plot_language_bias(search.languages, search.shares, drawn)
+    files = f"{output} and {picture}" if is_drawn else f"{output}"
+    print(f"written to {files}")
+
+
+def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
+    """The bias of an encoder, and what the usual calibrations would make of it."""
+    from st_xlret.calibration import fit_and_compare
+
+    count = texts.texts_per_language or _TEXTS
+    sample = texts.sample_texts(count, seed=options.seed)
+    fewest = min(len(part.texts) for part in sample.values())
+    chosen = {code: part.texts[:fewest] for code, part in sample.items()}
+    encoder = texts.load_encoder()
+    documents = encoder.embed(chosen, "document")
+    _, comparison = fit_and_compare(
+        documents,
+        encoder.embed_first_as_queries(chosen),
+        {code: part.documents for code, part in sample.items()},
+        steps=_usual_steps(documents),
+        texts=count,
+        neighbours=options.neighbours,
+        min_texts=2,
+        normalize=False,
+    )
+    return replace(comparison, used=False)
+
+
+def _compare_for_vectors(
+    texts: SampleArguments, stored: StoreArguments, options: Arguments
+) -> Comparison:
+    """The bias of stored vectors, and what maps of queries alone would make of it."""
+    from st_xlret.calibration import fit_and_compare
+
+    count = texts.texts_per_language or _TEXTS
+    store = stored.open_store()
+    documents = sample_vectors(
+        store, texts.languages, count, min_texts=_FEWEST_VECTORS, seed=options.seed
+    )
+    _, comparison = fit_and_compare(
+        documents,
+        steps=_usual_steps(documents),
+        queries_only=True,
+        texts=count,
+        neighbours=options.neighbours,
+        min_texts=2,
+        metric=store.metric,
+    )
+    return replace(comparison, used=False)
+
+
+def _usual_steps(documents: dict[str, Any]) -> list[str]:
+    """LSAR; but with more languages than dimensions it would leave nothing."""
+    width = next(iter(documents.values())).shape[1]
+    if len(documents) <= width:
+        return ["lsar"]
+    return ["shift"]

@@ -1,0 +1,182 @@
+"""Where commands find texts or vectors: an encoder and documents, or a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from st_xlret.commands import check_options
+from st_xlret.options import option, parse
+from st_xlret.precision import PRECISIONS
+from st_xlret.stores.base import Store
+from st_xlret.stores.registry import forms_in_words, open_store
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from st_xlret.calibration.embedding import RoleEncoder
+    from st_xlret.calibration.sampling import Sample
+    from st_xlret.columns import Role
+    from st_xlret.data.documents import Unit
+
+_UNITS = ["sentence", "text", "document"]
+_LISTED = 30  # languages that are printed, at most
+
+
+@dataclass
+class EncoderArguments:
+    """An encoder, and documents to embed."""
+
+    _argument_group_name = "encoder and texts"
+
+    documents: list[str] = option(
+        [], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout."
+    )
+    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
+    unit: str | None = option(
+        None,
+        "What is taken; text: a line or an element. By default document in BEIR's layout, "
+        "else sentence.",
+        _UNITS,
+    )
+    skip_bad_lines: bool = option(
+        False, "Skip and count bad lines instead of stopping at the first one."
+    )
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+
+
+@dataclass
+class SampleArguments(EncoderArguments):
+    """An encoder, and a sample of texts."""
+
+    languages: list[str] = option([], "Languages to look at. All by default.")
+    texts_per_language: int | None = option(
+        None,
+        "Texts or vectors of each language. By default 300, and 1500 for steps but lsar, shift "
+        "and to_pivot.",
+    )
+    query_prompt: str | None = option(
+        None, "Put before queries: a text, or the name of one of the model's prompts."
+    )
+    document_prompt: str | None = option(
+        None, "Put before documents, likewise. By default the model's own."
+    )
+    precision: str = option(
+        "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS
+    )
+
+    def sample_texts(self, count: int, *, min_texts: int = 1, seed: int) -> dict[str, Sample]:
+        """At most `count` texts of each language of the documents."""
+        from st_xlret.calibration.sampling import sample_texts
+
+        return sample_texts(
+            self.documents,
+            languages=self.languages,
+            texts_per_language=count,
+            min_texts=min_texts,
+            unit=cast("Unit | None", self.unit),
+            skip_bad_lines=self.skip_bad_lines,
+            seed=seed,
+        )
+
+    def load_encoder(self) -> RoleEncoder:
+        """The model, with the prompts that are named, or its own."""
+        from st_xlret.calibration.embedding import RoleEncoder
+        from st_xlret.encoding import role_prompt
+        from st_xlret.hub.export import load_model
+
+        model = load_model(self.model or "", self.device)
+        prompts: dict[Role, str] = {
+            "query": role_prompt(model, "query", self.query_prompt),
+            "document": role_prompt(model, "document", self.document_prompt),
+        }
+        return RoleEncoder(model, prompts, self.batch_size, self.precision)
+
+
+@dataclass
+class StoreArguments:
+    """Vectors that are stored already."""
+
+    _argument_group_name = "stored vectors"
+
+    vectors: str | None = option(None, f"{forms_in_words()}, instead of texts.")
+    vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
+    language_field: str | None = option(
+        None, "Field of the languages. By default 'language' or 'lang'."
+    )
+    text_field: str | None = option(
+        None, "Field of texts, whose language is identified where none is named."
+    )
+    languages_file: str | None = option(
+        None, "For .npy and .faiss: a code a line, in the order of the vectors."
+    )
+
+    def open_store(self) -> Store:
+        """The store; without --vectors a `ValueError`."""
+        check_options(self, "vectors")
+        return open_store(
+            self.vectors or "",
+            vector_field=self.vector_field,
+            language_field=self.language_field,
+            text_field=self.text_field,
+            languages_file=self.languages_file,
+        )
+
+
+def parse_sources(
+    own_group: Any, words: Sequence[str], *, description: str | None, prog: str
+) -> tuple[SampleArguments, StoreArguments, Any]:
+    """Read which texts or stored vectors, and a command's own options.
+
+    Both sources, or neither, are a `ValueError`.
+    """
+    groups = [SampleArguments, StoreArguments, own_group]
+    texts, stored, options = parse(groups, words, description=description, prog=prog)
+    check_options(options, "output")
+    if stored.vectors is None:
+        check_options(texts, "model", "documents")
+        unread = _given_of({"qrels": options})
+        check_options(options, unread=unread, where="without --vectors")
+    else:
+        if getattr(options, "qrels", None):
+            check_options(options, "queries")
+        unread = _given_of({"model": texts, "documents": texts, "pairs": options})
+        check_options(options, unread=unread, where="with --vectors")
+    return texts, stored, options
+
+
+def _given_of(groups: Mapping[str, object]) -> list[str]:
+    """The options that are given, of some that a command may lack; each with its group."""
+    return [name for name, group in groups.items() if getattr(group, name, None)]
+
+
+def sample_vectors(
+    store: Store, languages: Sequence[str], count: int, *, min_texts: int, seed: int
+) -> dict[str, ArrayLike]:
+    """Vectors of each language of a store, at most `count`.
+
+    Languages with fewer than `min_texts` are left out, and named.
+    """
+    mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
+    print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
+    sample = store.sample(count, languages=languages or None, seed=seed, show_progress_bar=True)
+    kept: dict[str, ArrayLike] = {}
+    counts = []
+    few = []
+    for code, rows in sample.items():
+        if len(rows) >= min_texts:
+            kept[code] = rows
+            counts.append(f"{code} {len(rows)}")
+        else:
+            few.append(f"{code[:20]} {len(rows)}")
+    print(f"sampled: {', '.join(counts[:_LISTED])}")
+    if few:
+        print(
+            f"warning: left out, with fewer than {min_texts} vectors: {len(few)} languages, "
+            f"{', '.join(few[:_LISTED])}"
+        )
+    if not kept:
+        return dict(sample)  # which the fit refuses
+    return kept
