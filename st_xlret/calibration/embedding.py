@@ -11,14 +11,12 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.calibration.choose import QUERIES
+from st_xlret.calibration.sampling import Texts
 from st_xlret.data.rows import by_language as pairs_by_language
 from st_xlret.encoding import embeds_roles_apart, encode
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role
-
-Texts = Mapping[str, Sequence[str]]
-"""Language -> texts."""
 
 
 def embed_by_language(

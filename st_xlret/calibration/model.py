@@ -18,10 +18,11 @@ from torch import Tensor
 
 from st_xlret.calibration.checks import check_steps
 from st_xlret.calibration.choose import QUESTIONS, fit_and_compare
-from st_xlret.calibration.embedding import RoleEncoder, Texts
+from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.sampling import (
     Sample,
+    Texts,
     sample_questions,
     sample_texts,
     usual_texts_per_language,

@@ -26,6 +26,16 @@ _TEXT_SEED = 29
 _QUESTION_SEED = 31
 
 
+Texts = Mapping[str, Sequence[str]]
+"""Language -> texts."""
+
+Row = tuple[str, str, str]
+"""The language of a text, the text, and a name of its document."""
+
+Wanted = frozenset[str] | None
+"""Languages; None for all."""
+
+
 class Sample(NamedTuple):
     """Distinct texts of one language, and the numbers of the documents that they are from (n,)."""
 
@@ -91,8 +101,11 @@ def sample_texts(
         {'en': ['one', 'two'], 'fr': ['deux', 'un']}
     """
     wanted = check_languages(languages or None)
+    drawn: dict[str, Sample] = {}
     if _are_samples(texts):
-        drawn = {code: part for code, part in texts.items() if wanted is None or code in wanted}
+        for code, part in texts.items():
+            if wanted is None or code in wanted:
+                drawn[code] = part
     else:
         entries = _text_entries(texts, wanted, unit, skip_bad_lines)
         drawn = _draw_samples(entries, texts_per_language, [seed, _TEXT_SEED])
@@ -106,14 +119,14 @@ def _are_samples(texts: Any) -> bool:
     return all(isinstance(part, Sample) for part in texts.values())
 
 
-def _check_counts(
-    drawn: Mapping[str, Sample], wanted: frozenset[str] | None, min_texts: int
-) -> None:
+def _check_counts(drawn: Mapping[str, Sample], wanted: Wanted, min_texts: int) -> None:
     """Refuse too few languages, or too few texts of one that was drawn or is wanted."""
-    counts = {}
-    for code in sorted({*drawn, *(wanted or ())}):
-        counts[code] = len(drawn[code].texts) if code in drawn else 0
-    if len(counts) < 2 or min(counts.values()) < min_texts:
+    counts = dict.fromkeys(wanted or (), 0)
+    for code, part in drawn.items():
+        counts[code] = len(part.texts)
+    counts = dict(sorted(counts.items()))
+    fewest = min(counts.values(), default=0)
+    if len(counts) < 2 or fewest < min_texts:
         raise DataError(
             f"needed are texts in two languages at least, and {min_texts} distinct ones of each "
             f"(min_texts), got {counts}; `languages` can leave one out"
@@ -160,13 +173,13 @@ def _draw_samples(
     drawn = {}
     for language in sorted(places):
         distinct = list(places[language])
-        files = np.array([place.file for place in places[language].values()])
-        documents = np.array([place.document for place in places[language].values()])
+        files, documents = np.array(list(places[language].values())).T
         # One of each document before a second one of any: else long ones, as novels, would decide.
         order = generator.permutation(len(documents))
         order = order[_turn_order(documents[order])]
         order = order[_turn_order(files[order])][:texts_per_language]
-        drawn[language] = Sample([distinct[i] for i in order], documents[order])
+        texts = [distinct[number] for number in order]
+        drawn[language] = Sample(texts, documents[order])
     return drawn
 
 
@@ -190,21 +203,21 @@ def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(turns, kind="stable")
 
 
-def _question_entries(questions: Any, wanted: frozenset[str] | None) -> Iterator[_Entry]:
+def _question_entries(questions: Any, wanted: Wanted) -> Iterator[_Entry]:
     """Questions, each a document of its own; one that names no language is identified."""
     if isinstance(questions, Mapping | Dataset):
         for entry in _row_entries(questions, wanted):
             yield _Entry(entry.language, entry.text, "", entry.text)
         return
-    sources = [questions] if isinstance(questions, str | Path) else list(questions)
-    for source in split_sources(sources)[0]:
+    sources, _ = split_sources(_as_list(questions))
+    for source in sources:
         path = queries_of(Path(source)) or Path(source)
         for document in _read_questions(path, wanted):
             for text in filter(None, document.sentences):
                 yield _Entry(document.language, text, "", text)
 
 
-def _read_questions(path: Path, wanted: frozenset[str] | None) -> Iterator[Any]:
+def _read_questions(path: Path, wanted: Wanted) -> Iterator[Any]:
     """The questions of a file as documents: JSON lines, or a question on each line."""
     if ".jsonl" in path.name:
         record = first_record(path)
@@ -219,14 +232,15 @@ def _read_questions(path: Path, wanted: frozenset[str] | None) -> Iterator[Any]:
 
 
 def _text_entries(
-    texts: Any, wanted: frozenset[str] | None, unit: Unit | None, skip_bad_lines: bool
+    texts: Any, wanted: Wanted, unit: Unit | None, skip_bad_lines: bool
 ) -> Iterator[_Entry]:
     if isinstance(texts, Mapping | Dataset):
         yield from _row_entries(texts, wanted)
         return
     bad_lines = BadLines(skip_bad_lines)
-    sources = [texts] if isinstance(texts, str | Path) else list(texts)
-    for document in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
+    for document in read_documents(
+        _as_list(texts), languages=wanted, unit=unit, bad_lines=bad_lines
+    ):
         # A document in several languages is one in each.
         name = f"{document.language} {document.name}"
         for text in filter(None, document.sentences):
@@ -234,9 +248,13 @@ def _text_entries(
     bad_lines.warn()
 
 
-def _row_entries(
-    texts: Mapping[str, Sequence[str]] | Dataset, wanted: frozenset[str] | None
-) -> Iterator[_Entry]:
+def _as_list(paths: Any) -> list[Any]:
+    if isinstance(paths, str | Path):
+        return [paths]
+    return list(paths)
+
+
+def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:
     """The texts of a mapping or of a data set, in the languages that are wanted."""
     rows = _rows_of_dataset(texts) if isinstance(texts, Dataset) else _rows_of_mapping(texts)
     for code, text, document in rows:
@@ -245,13 +263,13 @@ def _row_entries(
             yield _Entry(language, text.strip(), language, document)
 
 
-def _rows_of_mapping(texts: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, str]]:
+def _rows_of_mapping(texts: Texts) -> Iterator[Row]:
     for code, part in texts.items():
         for row, text in enumerate(part):
             yield code, text, str(row)
 
 
-def _rows_of_dataset(texts: Dataset) -> Iterator[tuple[str, str, str]]:
+def _rows_of_dataset(texts: Dataset) -> Iterator[Row]:
     column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), "text")
     documents: Iterable[Any] = range(len(texts))
     if "document" in texts.column_names:
