@@ -1,25 +1,41 @@
 r"""Measure a Sentence Transformer on a published benchmark and show its scores beside the papers'.
 
-    st-xlret evaluate --model runs/ccp/model --data LASER/data/tatoeba/v1 --languages fr de zh --output tatoeba.json
-    st-xlret evaluate --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --context --output lareqa.json
-    st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings --output mrtydi.json
+    st-xlret evaluate --model runs/ccp/model --data LASER/data/tatoeba/v1 --languages fr de zh \
+        --output tatoeba.json
+    st-xlret evaluate --model runs/ccp/model --benchmark lareqa --data lareqa/xquad-r --context \
+        --output lareqa.json
+    st-xlret evaluate --model runs/ccp/model --benchmark mrtydi --embedding-cache embeddings \
+        --output mrtydi.json
     st-xlret evaluate --compare base=base.json ours=seed1.json ours=seed2.json --output table.md
 
-Without --data, a benchmark is loaded from the Hugging Face Hub if it is there. The output file holds the scores as
-fractions in [0, 1], and a file with the ending .md their tables. Published rows of another protocol are marked. The CCP
-paper averages the hidden states of layer 14 of its 24-layer model: --layer 14. --compare writes Markdown and CSV.
+Without --data, a benchmark is loaded from the Hugging Face Hub if it is there. The output file
+holds the scores as fractions in [0, 1], and a file with the ending .md their tables. Published rows
+of another protocol are marked. The CCP paper averages the hidden states of layer 14 of its 24-layer
+model: --layer 14. --compare writes Markdown and CSV.
 """
+
+from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import check_options
+from st_xlret.evaluation import BENCHMARKS
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
+
+if TYPE_CHECKING:
+    from st_xlret.evaluation import BenchmarkEvaluator
+    from st_xlret.modules import CalibrationLayer
+
+_OWN_POOL = "retrieval"
+_PUBLISHED = [name for name in BENCHMARKS if name != _OWN_POOL]
+_NAMES_OF_EVALUATORS = {"embedding_cache": "keep_vectors"}  # where they have another name
 
 
 @dataclass
@@ -32,13 +48,11 @@ class Arguments:
     model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
     compare: list[str] | None = option(
         None,
-        "Instead of a model: results of earlier runs for one table, as file.json or NAME=file.json. Files with the "
-        "same NAME are seeds, which are averaged with a 95 %% interval.",
+        "Instead of a model: results of earlier runs for one table, as file.json or "
+        "NAME=file.json. Files with the same NAME are seeds, which are averaged with a 95 %% "
+        "interval.",
     )
-    benchmark: str = option(
-        "tatoeba",
-        "tatoeba, tatoeba-pairs, bucc, mrtydi, xor-retrieve, lareqa, mewsli-x, or retrieval: your own pool.",
-    )
+    benchmark: str = option("tatoeba", f"{', '.join(_PUBLISHED)}, or {_OWN_POOL}: your own pool.")
     data: str | None = option(
         None, "Folder with its files, as published or in BEIR's layout. By default the Hub."
     )
@@ -98,80 +112,104 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
     check_options(options, "output")
     if options.compare is None:
-        check_options(options, "model", *["embedding_cache"] * options.distributed)
+        needed = ["model"]
+        if options.distributed:
+            needed.append("embedding_cache")
+        check_options(options, *needed)
         _evaluate_model(options)
-        return
-    usual = {
-        each.name: each.default
-        for each in fields(Arguments)
-        if each.name not in ("compare", "output")
-    }
-    others = [name for name, default in usual.items() if getattr(options, name) != default]
+    else:
+        _compare(options)
+
+
+def _compare(options: Arguments) -> None:
+    given = _given(options)
+    others = [name for name in given if name not in ("compare", "output")]
     check_options(options, unread=others, where="with --compare")
     from st_xlret.evaluation.results import write_comparison
 
-    print(write_comparison(options.compare, options.output), end="")
+    print(write_comparison(options.compare or [], options.output), end="")
+
+
+def _given(options: Arguments) -> list[str]:
+    """The options that are not left at their defaults."""
+    given: list[str] = []
+    for each in fields(Arguments):
+        if getattr(options, each.name) != each.default:
+            given.append(each.name)
+    return given
 
 
 def _evaluate_model(options: Arguments) -> None:
-    from st_xlret.calibration import VectorCalibration
     from st_xlret.evaluation import evaluator_class, result_report
     from st_xlret.hub.export import load_model
 
-    kind, name, output = (
-        evaluator_class(options.benchmark),
-        options.model or "",
-        Path(options.output),
-    )
+    kind = evaluator_class(options.benchmark)
+    name = options.model or ""
+    output = Path(options.output)
     tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
-    is_writer = (
-        int(os.environ.get("RANK", "0")) == 0
-    )  # every process of torchrun has the result; one writes it
-    names = (
-        "layer",
-        "language",
-        "split",
-        "threshold_split",
-        "similarity",
-        "query_prompt",
-        "document_prompt",
-    )
-    settings = {
-        each: getattr(options, each)
-        for each in (*names, "max_sentences", "batch_size", "precision")
-    }
-    settings |= {
-        "pooling": None if options.pooling == "auto" else options.pooling,
-        "show_progress_bar": True,
-    }
-    settings |= {"context": options.context or None, "distributed": options.distributed or None}
-    settings["keep_vectors"] = options.embedding_cache
+    # Every process of torchrun has the result; one writes it.
+    is_writer = int(os.environ.get("RANK", "0")) == 0
     with ExitStack() as outputs:
-        files = [
-            outputs.enter_context(atomic_file(file, ours="evaluate"))
-            for file in (output, tables)
-            if is_writer
-        ]
-        if options.calibration is not None:
-            maps = VectorCalibration.load(options.calibration)
-            unread = [] if maps.query is None else ["calibration"]
-            check_options(
-                options,
-                unread=unread,
-                where="if it maps queries apart: evaluate what st-xlret export makes",
-            )
-            settings["calibration"] = maps.layer()
-        settings = {each: value for each, value in settings.items() if value is not None}
-        try:
-            evaluator = kind.from_directory(options.data, options.languages, **settings)
-        except TypeError as error:  # an option that this benchmark does not have
-            raise ValueError(f"--benchmark {options.benchmark}: {error}") from error
+        parts: list[Path] = []
+        if is_writer:
+            for file in (output, tables):
+                parts.append(outputs.enter_context(atomic_file(file, ours="evaluate")))
+        settings = _settings(options, kind)
+        evaluator = kind.from_directory(options.data, options.languages, **settings)
         result = evaluator.evaluate(load_model(name, options.device))
         if not is_writer:
             return
         text = result_report(result, name)
         with suppress(BrokenPipeError):  # `| head` takes no scores away
             print(text, flush=True)  # first: neither does a disk that has filled up meanwhile
-        write_json(files[0], result.as_json(name))
-        write_text(files[1], f"{text}\n")
+        part_of_scores, part_of_tables = parts
+        write_json(part_of_scores, result.as_json(name))
+        write_text(part_of_tables, f"{text}\n")
     print(f"\nWritten to {output} and {tables}")
+
+
+def _settings(options: Arguments, kind: type[BenchmarkEvaluator]) -> dict[str, Any]:
+    """What the evaluator is given; an option that it does not read is a `ValueError`."""
+    _check_benchmark_reads(options, kind)
+    pooling = None if options.pooling == "auto" else options.pooling
+    settings: dict[str, Any] = {
+        "layer": options.layer,
+        "pooling": pooling,
+        "calibration": _load_calibration(options),
+        "query_prompt": options.query_prompt,
+        "document_prompt": options.document_prompt,
+        "batch_size": options.batch_size,
+        "precision": options.precision,
+        "show_progress_bar": True,
+    }
+    for name in kind.options:
+        value = getattr(options, name)
+        if value is not None:
+            settings[_NAMES_OF_EVALUATORS.get(name, name)] = value
+    return settings
+
+
+def _check_benchmark_reads(options: Arguments, kind: type[BenchmarkEvaluator]) -> None:
+    of_some: set[str] = set()
+    for other in BENCHMARKS.values():
+        of_some.update(other.options)
+    unread = [name for name in _given(options) if name in of_some and name not in kind.options]
+    if unread:
+        words = " and ".join(f"--{name}" for name in unread)
+        read = ", ".join(f"--{name}" for name in kind.options)
+        raise ValueError(
+            f"--benchmark {options.benchmark}: does not read {words}; of the options that some "
+            f"benchmarks have it reads {read}"
+        )
+
+
+def _load_calibration(options: Arguments) -> CalibrationLayer | None:
+    if options.calibration is None:
+        return None
+    from st_xlret.calibration import VectorCalibration
+
+    maps = VectorCalibration.load(options.calibration)
+    if maps.query is not None:
+        where = "if it maps queries apart: evaluate what st-xlret export makes"
+        check_options(options, unread=["calibration"], where=where)
+    return maps.layer()

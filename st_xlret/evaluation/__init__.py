@@ -9,21 +9,21 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.evaluation.evaluators import _EVALUATORS
+from st_xlret.evaluation.evaluators import _MODULES as _MODULES_OF_EVALUATORS
+
 if TYPE_CHECKING:
     from st_xlret.evaluation.base import BenchmarkEvaluator as BenchmarkEvaluator
     from st_xlret.evaluation.base import BenchmarkResult as BenchmarkResult
     from st_xlret.evaluation.base import macro_average as macro_average
-    from st_xlret.evaluation.bucc import BUCCEvaluator as BUCCEvaluator
     from st_xlret.evaluation.by_language import language_metrics as language_metrics
-    from st_xlret.evaluation.lareqa import LAReQAEvaluator as LAReQAEvaluator
+    from st_xlret.evaluation.evaluators import *  # noqa: F403
     from st_xlret.evaluation.lareqa import read_lareqa as read_lareqa
     from st_xlret.evaluation.metrics import map_at_k as map_at_k
     from st_xlret.evaluation.metrics import mrr_at_k as mrr_at_k
     from st_xlret.evaluation.metrics import ndcg_at_k as ndcg_at_k
     from st_xlret.evaluation.metrics import recall_at_k as recall_at_k
     from st_xlret.evaluation.metrics import success_at_k as success_at_k
-    from st_xlret.evaluation.mewsli_x import MewsliXEvaluator as MewsliXEvaluator
-    from st_xlret.evaluation.mr_tydi import MrTyDiEvaluator as MrTyDiEvaluator
     from st_xlret.evaluation.pools import RetrievalData as RetrievalData
     from st_xlret.evaluation.pools import read_beir as read_beir
     from st_xlret.evaluation.pools import texts_table as texts_table
@@ -31,34 +31,23 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.published import published_rows as published_rows
     from st_xlret.evaluation.published import results_table as results_table
     from st_xlret.evaluation.results import result_report as result_report
-    from st_xlret.evaluation.retrieval import RetrievalEvaluator as RetrievalEvaluator
     from st_xlret.evaluation.retrieval import score_ranking as score_ranking
     from st_xlret.evaluation.tatoeba import (
         BilingualRetrievalEvaluator as BilingualRetrievalEvaluator,
     )
-    from st_xlret.evaluation.tatoeba import TatoebaEvaluator as TatoebaEvaluator
-    from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator as TatoebaPairsEvaluator
     from st_xlret.evaluation.tatoeba import retrieval_accuracy as retrieval_accuracy
     from st_xlret.evaluation.tatoeba import weighted_f1 as weighted_f1
     from st_xlret.evaluation.xor_retrieve import AnsweredQuestions as AnsweredQuestions
-    from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator as XORRetrieveEvaluator
     from st_xlret.tables import markdown_table as markdown_table
 
 _MODULES = {
+    **_MODULES_OF_EVALUATORS,
     "AnsweredQuestions": "st_xlret.evaluation.xor_retrieve",
-    "BUCCEvaluator": "st_xlret.evaluation.bucc",
     "BenchmarkEvaluator": "st_xlret.evaluation.base",
     "BenchmarkResult": "st_xlret.evaluation.base",
     "BilingualRetrievalEvaluator": "st_xlret.evaluation.tatoeba",
-    "LAReQAEvaluator": "st_xlret.evaluation.lareqa",
-    "MewsliXEvaluator": "st_xlret.evaluation.mewsli_x",
-    "MrTyDiEvaluator": "st_xlret.evaluation.mr_tydi",
     "PublishedRow": "st_xlret.evaluation.published",
     "RetrievalData": "st_xlret.evaluation.pools",
-    "RetrievalEvaluator": "st_xlret.evaluation.retrieval",
-    "TatoebaEvaluator": "st_xlret.evaluation.tatoeba",
-    "TatoebaPairsEvaluator": "st_xlret.evaluation.tatoeba",
-    "XORRetrieveEvaluator": "st_xlret.evaluation.xor_retrieve",
     "language_metrics": "st_xlret.evaluation.by_language",
     "macro_average": "st_xlret.evaluation.base",
     "map_at_k": "st_xlret.evaluation.metrics",
@@ -79,18 +68,6 @@ _MODULES = {
 }
 """The module of each public name, which is imported when the name is first used."""
 
-_EVALUATORS = {
-    "tatoeba": "TatoebaEvaluator",
-    "tatoeba-pairs": "TatoebaPairsEvaluator",
-    "bucc": "BUCCEvaluator",
-    "mrtydi": "MrTyDiEvaluator",
-    "xor-retrieve": "XORRetrieveEvaluator",
-    "lareqa": "LAReQAEvaluator",
-    "mewsli-x": "MewsliXEvaluator",
-    "retrieval": "RetrievalEvaluator",
-}
-"""The evaluator of each benchmark: commands, mteb tasks and tests read this list."""
-
 
 class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
     """Name of a benchmark to its evaluator, which is loaded when it is asked for."""
@@ -107,6 +84,7 @@ class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
 
 
 BENCHMARKS = _Benchmarks()
+"""Name of each benchmark, as in `--benchmark`, to its evaluator."""
 
 
 def evaluator_class(name: str) -> type[BenchmarkEvaluator]:
