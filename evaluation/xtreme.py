@@ -26,7 +26,8 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
 from st_xlret.commands import check_options
-from st_xlret.data.reading import find_file, read_lines
+from st_xlret.data.reading import read_lines
+from st_xlret.data.sources import find_file
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import check_output_file, write_json, write_text

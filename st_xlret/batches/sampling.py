@@ -162,8 +162,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
         """The rows to sample from, by language."""
         languages_in_rows(dataset)  # refuses what is none
         names = Declared(dataset.column_names).of("language")
-        groups, _ = rows_by_value(dataset, names)
-        return groups
+        return [group.rows for group in rows_by_value(dataset, names)]
 
     def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The batches of the processes, made of the rows that were drawn."""

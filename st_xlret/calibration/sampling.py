@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.beir import queries_of
 from st_xlret.data.documents import Unit, read_documents
-from st_xlret.data.reading import BadLines, DataError, first_record, read_lines, split_sources
+from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
+from st_xlret.data.sources import split_sources
 from st_xlret.languages import check_language, check_languages, language_in_name, match_language
 
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")

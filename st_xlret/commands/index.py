@@ -184,7 +184,7 @@ class _Index:
 
     def _embed(self, rows: Sequence[tuple[str, str]]) -> Any:
         """Vectors of languages and texts in float16, (n, d)."""
-        from st_xlret.data.reading import cache_key
+        from st_xlret.data.kept import cache_key
         from st_xlret.encoding import KeptVectors, encode, known_languages
 
         def embed_shard(shard: slice) -> Any:

@@ -112,7 +112,7 @@ def _mine(
 def _cached_vectors(
     model: Any, texts: Sequence[str], language: str | None, options: Arguments, work: Path
 ) -> Any:
-    from st_xlret.data.reading import cache_key
+    from st_xlret.data.kept import cache_key
     from st_xlret.encoding import KeptVectors, encode, fingerprint
 
     def embed(rows: slice) -> Any:

@@ -1,31 +1,22 @@
 """Documents, parallel sentences, questions and dictionaries as memory-mapped data sets."""
 
+from st_xlret.data.dictionaries import Dictionary, read_dictionary
 from st_xlret.data.documents import load_documents, read_documents
+from st_xlret.data.held_out import hold_out_pairs, hold_out_questions
+from st_xlret.data.kept import Counts
+from st_xlret.data.packing import pack_documents
 from st_xlret.data.pairs import load_pairs
 from st_xlret.data.questions import load_retrieval
-from st_xlret.data.reading import (
-    BadLines,
-    Counts,
-    DataError,
-    normalise_text,
-    read_jsonl,
-    read_lines,
-    split_sentences,
-)
-from st_xlret.data.rows import (
-    by_language,
-    hold_out_pairs,
-    hold_out_questions,
-    pack_documents,
-    pairs_and_others,
-)
-from st_xlret.data.words import Dictionary, build_word_samples, read_dictionary
+from st_xlret.data.reading import BadLines, DataError, read_jsonl, read_lines
+from st_xlret.data.rows import by_language, pairs_and_others
+from st_xlret.data.texts import normalise_text, split_sentences
+from st_xlret.data.word_samples import build_word_samples
 
 __all__ = [
     "BadLines",
+    "Counts",
     "DataError",
     "Dictionary",
-    "Counts",
     "build_word_samples",
     "by_language",
     "hold_out_pairs",

@@ -15,7 +15,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.beir import is_beir_folder
-from st_xlret.data.reading import find_file, join_sentences, read_jsonl
+from st_xlret.data.reading import read_jsonl
+from st_xlret.data.sources import find_file
+from st_xlret.data.texts import join_sentences
 from st_xlret.evaluation.base import Scores, name_file_in_errors
 from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, texts_table
 from st_xlret.evaluation.retrieval import (

@@ -9,7 +9,8 @@ from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.reading import find_file, read_jsonl
+from st_xlret.data.reading import read_jsonl
+from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import name_file_in_errors
 from st_xlret.evaluation.pools import RetrievalData, TextRow, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator

@@ -12,13 +12,9 @@ from datasets import Dataset
 from typing_extensions import Self
 
 from st_xlret.data.beir import Judgements, read_qrels
-from st_xlret.data.reading import (
-    cache_key,
-    cached_table,
-    find_file,
-    read_jsonl,
-    read_lines,
-)
+from st_xlret.data.kept import cache_key, cached_table
+from st_xlret.data.reading import read_jsonl, read_lines
+from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator

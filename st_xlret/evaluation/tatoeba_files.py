@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from st_xlret.data.reading import find_file
+from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import PathLike
 

@@ -12,10 +12,15 @@ from sentence_transformers.sentence_transformer.evaluation import InformationRet
 
 from st_xlret.columns import Role
 from st_xlret.data import load_documents, load_pairs, load_retrieval
-from st_xlret.data.pairs import has_languages_in_name
-from st_xlret.data.reading import Counts, DataError, source_files
-from st_xlret.data.rows import by_language, hold_out_pairs, hold_out_questions
-from st_xlret.data.words import build_word_samples, read_dictionary, read_stop_words, stop_words
+from st_xlret.data.dictionaries import read_dictionary
+from st_xlret.data.held_out import hold_out_pairs, hold_out_questions
+from st_xlret.data.kept import Counts
+from st_xlret.data.pair_files import has_languages_in_name
+from st_xlret.data.reading import DataError
+from st_xlret.data.rows import by_language
+from st_xlret.data.sources import source_files
+from st_xlret.data.word_samples import build_word_samples
+from st_xlret.data.words import read_stop_words, stop_words
 from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
 from st_xlret.languages import check_languages, languages_in_name, match_language
 from st_xlret.options import option

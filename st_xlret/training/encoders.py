@@ -179,8 +179,7 @@ def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> I
     generator = np.random.default_rng([seed, 7])
     by_language: dict[str, list[_Source]] = {}
     for dataset, column, language_column in sources:
-        groups, names = rows_by_value(dataset, [language_column])
-        for rows, (language,) in zip(groups, names, strict=True):
+        for rows, (language,) in rows_by_value(dataset, [language_column]):
             order = generator.permutation(len(rows))
             source = _Source(dataset, column, rows[order])
             by_language.setdefault(language, []).append(source)

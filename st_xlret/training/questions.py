@@ -7,7 +7,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.util import mine_hard_negatives
 
-from st_xlret.data.reading import DataError, normalise_text
+from st_xlret.data.reading import DataError
+from st_xlret.data.texts import normalise_text
 from st_xlret.evaluation.lareqa import read_lareqa
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,9 @@ from st_xlret.data import (
     read_lines,
 )
 from st_xlret.data.beir import read_qrels
-from st_xlret.data.reading import cached_table, join_sentences, read_table, split_sentences
+from st_xlret.data.kept import cached_table
+from st_xlret.data.reading import read_table
+from st_xlret.data.texts import join_sentences, split_sentences
 from st_xlret.data.words import fold_text
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
 

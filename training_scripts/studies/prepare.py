@@ -30,7 +30,9 @@ import numpy as np
 from transformers import AutoModelForMaskedLM, set_seed
 
 from st_xlret import MaskedLMLoss, load_documents, load_pairs, load_retrieval
-from st_xlret.data.reading import find_file, join_sentences, normalise_text, read_jsonl, read_lines
+from st_xlret.data.reading import read_jsonl, read_lines
+from st_xlret.data.sources import find_file
+from st_xlret.data.texts import join_sentences, normalise_text
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.export import load_model
 from st_xlret.options import option, parse

@@ -1,0 +1,157 @@
+"""Readers of questions with their passages: BEIR folders and JSON lines to examples."""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from operator import index
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from st_xlret.data import beir
+from st_xlret.data.reading import BadLines, first_record, parse_entries, read_jsonl
+from st_xlret.data.texts import clean_text
+from st_xlret.languages import language_of
+
+FORMATS = (
+    "folders in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines"
+    ' {"query", "positive", "title", "negatives", "answers", "answer_start", "language"} (.jsonl),'
+    " of which the first two are needed; the guide has recipes for the files of DPR, SQuAD, MS"
+    " MARCO, Mr.TyDi, XOR-TyDi and Mewsli-X"
+)
+_logger = logging.getLogger(__name__)
+
+
+class Passage(NamedTuple):
+    """A passage, whose title may be empty."""
+
+    title: str
+    text: str
+
+
+class Example(NamedTuple):
+    """A question as read, its passage, its answers, and passages that do not answer it."""
+
+    query: str
+    title: str
+    text: str
+    answers: list[str]
+    language: str | None
+    negatives: Sequence[Passage] = ()
+    passage_language: str | None = None
+    answer_start: int | None = None
+
+
+def holds_questions(file: Path) -> bool:
+    """Whether a file of a folder is one of questions."""
+    if not file.name.removesuffix(".gz").endswith(".jsonl"):
+        return False
+    record = first_record(file)
+    return "query" in record and "positive" in record
+
+
+def examples_of_file(file: Path, bad_lines: BadLines) -> Iterator[Example]:
+    """Stream the examples of a file of JSON lines."""
+    return parse_entries(read_jsonl(file, bad_lines), _example_of_row, file, bad_lines)
+
+
+def _example_of_row(record: Mapping[str, Any]) -> Example:
+    query = clean_text(record["query"])
+    text = clean_text(record["positive"])
+    title = clean_text(record.get("title") or "")
+    language = language_of(record)
+    negatives = _clean_texts(record.get("negatives"))
+    answers = _clean_texts(record.get("answers"))
+    start = record.get("answer_start")
+    if start is not None:
+        start = index(start)
+        text = record["positive"]  # the start counts characters of the text as it stands
+    return Example(
+        query=query,
+        title=title,
+        text=text,
+        answers=answers,
+        language=language,
+        negatives=[Passage("", negative) for negative in negatives],
+        answer_start=start,
+    )
+
+
+def examples_of_beir(files: beir.BeirFiles, bad_lines: BadLines) -> Iterator[Example]:
+    """A question gives an example for each relevant passage.
+
+    Passages judged 0 are its hard negatives.
+    """
+    judged = beir.read_qrels(files.qrels, bad_lines)
+    names: set[str] = set()
+    for judgements in judged.values():
+        names |= judgements.keys()
+    passages = _clean_texts_by_id(files.corpus, names, bad_lines)
+    asked = _clean_texts_by_id(files.queries, judged.keys(), bad_lines)
+    missing = names - passages.keys()
+    if missing:
+        _logger.warning(
+            "%s: %d judged passages are not in %s and left out, such as %r",
+            files.qrels,
+            len(missing),
+            files.corpus.name,
+            min(missing),
+        )
+    for query, judgements in judged.items():
+        question = asked.get(query)
+        if question is None:
+            bad_lines(f"the query {query!r} is not in {files.queries.name}", files.qrels, 0)
+            continue
+        yield from _examples_of_question(question, judgements, passages)
+
+
+def _examples_of_question(
+    question: beir.BeirText,
+    judgements: Mapping[str, int],
+    passages: Mapping[str, beir.BeirText],
+) -> Iterator[Example]:
+    relevant = []
+    negatives = []
+    for name, grade in judgements.items():
+        passage = passages.get(name)
+        if passage is None:
+            continue
+        if grade > 0:
+            relevant.append(passage)
+        else:
+            negatives.append(Passage(passage.title, passage.text))
+    for passage in relevant:
+        yield Example(
+            query=question.text,
+            title=passage.title,
+            text=passage.text,
+            answers=question.answers,
+            language=question.language,
+            negatives=negatives,
+            passage_language=passage.language,
+        )
+
+
+def _clean_texts_by_id(
+    file: Path, ids: Collection[str], bad_lines: BadLines
+) -> dict[str, beir.BeirText]:
+    """The texts with these ids, cleaned; another text of an id is a bad line."""
+    texts: dict[str, beir.BeirText] = {}
+    for number, text in beir.read_texts(file, bad_lines, ids=ids):
+        try:
+            clean = replace(
+                text,
+                title=clean_text(text.title),
+                text=clean_text(text.text),
+                answers=_clean_texts(text.answers),
+            )
+        except ValueError as error:
+            bad_lines(str(error), file, number)
+            continue
+        if texts.setdefault(text.id, clean) != clean:
+            bad_lines(f"another text above has the id {text.id!r}", file, number)
+    return texts
+
+
+def _clean_texts(value: Any) -> list[str]:
+    texts = [value] if isinstance(value, str) else value or []
+    return [clean_text(text) for text in texts]

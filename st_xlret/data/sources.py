@@ -1,0 +1,134 @@
+"""What the `sources` of a reader are: files, folders of files, and collections of records."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import datasets
+from datasets.fingerprint import generate_fingerprint
+
+from st_xlret.data.reading import DataError
+from st_xlret.files import PathLike
+from st_xlret.folders import files_below
+
+_logger = logging.getLogger(__name__)
+_NOT_READ = (".bz2", ".zst", ".zip", ".7z")
+
+
+def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
+    """The paths of a `sources` argument, and its data sets and other collections of records."""
+    paths: list[PathLike] = []
+    collections: list[Iterable[Any]] = []
+    for source in _listed(sources):
+        if isinstance(source, str | os.PathLike):
+            paths.append(source)
+        else:
+            collections.append(source)
+    for path in paths:
+        if not os.fspath(path).strip():  # which would be the working folder
+            raise DataError(f"a source has no name: {paths}")
+    return paths, collections
+
+
+def _listed(sources: Any) -> list[Any]:
+    """A list of sources; one source, such as a list of records, is a list of one."""
+    if not isinstance(sources, list | tuple):
+        return [sources]
+    if all(isinstance(one, Mapping) for one in sources):
+        return [sources]
+    return list(sources)
+
+
+def records_identity(records: Iterable[Any]) -> str:
+    """What tells a collection of records from others.
+
+    What can be read only once is never the same again.
+    """
+    if isinstance(records, datasets.Dataset):
+        return str(generate_fingerprint(records))
+    if isinstance(records, list | tuple):
+        return repr(records)
+    return uuid4().hex
+
+
+def source_files(
+    paths: Iterable[PathLike],
+    is_wanted: Callable[[Path], bool],
+    what: str,
+    *,
+    alone: Callable[[Path], bool] = lambda file: False,
+) -> list[Path]:
+    """The files that are named, and those of folders that are wanted, each once, in sorted order.
+
+    A folder without any that is wanted is read whole if `alone` is true of all its files.
+    """
+    files: set[Path] = set()
+    for source in paths:
+        path = Path(source).expanduser().resolve()
+        if path.is_file():
+            files.add(path)
+        elif path.is_dir():
+            files |= _files_of_folder(path, source, is_wanted, what, alone)
+        else:
+            raise DataError("there is no such file", source)
+    copies = _compressed_copies(files)
+    if copies:
+        _logger.warning("not read: %d compressed copies, such as %s", len(copies), min(copies))
+    return sorted(files - copies)
+
+
+def _files_of_folder(
+    folder: Path,
+    source: PathLike,
+    is_wanted: Callable[[Path], bool],
+    what: str,
+    alone: Callable[[Path], bool],
+) -> set[Path]:
+    every, inside, log = files_below(folder)
+    taken = set(filter(is_wanted, inside))
+    if not taken and all(map(alone, inside)):
+        taken = inside
+    if log:
+        raise DataError(f"{log} says which files of a table count: give a copy of its rows", source)
+    if not taken:
+        raise DataError(f"the folder holds no {what}", source)
+    _warn_of_files_not_read(folder, source, every, inside, taken)
+    return taken
+
+
+def _warn_of_files_not_read(
+    folder: Path, source: PathLike, every: set[Path], inside: set[Path], taken: set[Path]
+) -> None:
+    """Name links and files of the kinds that are read, which do not belong, and unread archives."""
+    kinds = {file.suffix for file in taken}
+    not_read = []
+    for file in every:
+        suffixes = _NOT_READ if file in inside else kinds
+        if file.is_dir() or file.suffix in suffixes:
+            not_read.append(file)
+    if not_read:
+        not_read.sort(key=lambda file: (file not in inside, file))
+        names = ", ".join(str(file.relative_to(folder)) for file in not_read[:3])
+        _logger.warning("%s: not read: %d files, such as %s", source, len(not_read), names)
+
+
+def _compressed_copies(files: set[Path]) -> set[Path]:
+    """The compressed files that stand beside the same ones unpacked."""
+    packed = [file for file in files if file.suffix in (".gz", ".xz")]
+    return {file for file in packed if file.with_suffix("") in files}
+
+
+def find_file(folder: PathLike, *patterns: str) -> Path:
+    """The file of a folder, plain or gzipped, of the first pattern that any file matches."""
+    for pattern in patterns:
+        plain = Path(folder).glob(pattern)
+        packed = Path(folder).glob(f"{pattern}.gz")
+        files = {*plain, *packed}
+        if files:
+            return min(files)
+    place = Path(folder, patterns[0])
+    there = sorted(path.name for path in place.parent.glob("*"))
+    raise FileNotFoundError(f"expected {place} (or .gz); the folder holds {there[:12]}")

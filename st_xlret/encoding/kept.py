@@ -1,0 +1,171 @@
+"""Vectors of texts that are kept on the disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sized
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from st_xlret.files import PathLike, atomic_file
+from st_xlret.search import merge_top_k, top_k
+
+_DIGEST = 32  # bytes at the end of a shard
+
+
+class KeptVectors:
+    """Vectors of texts in float16 files of a folder, one a shard.
+
+    They are embedded once, and read back shard by shard. A file ends with the hash of its content:
+    one that is damaged is made again.
+
+    Args:
+        folder: Folder of the shards of one corpus, model and set of options.
+        shard_size: Texts per shard, which is the most that an interrupted run loses.
+        distributed: Share the shards among the processes of torchrun, on one disk or several. All
+            make the same calls.
+    """
+
+    def __init__(
+        self, folder: PathLike, *, shard_size: int = 16_384, distributed: bool = False
+    ) -> None:
+        self.folder = Path(folder).expanduser()
+        self.shard_size = shard_size
+        self.rows = 0
+        self.files: dict[int, Path] = {}
+        self.rank = 0
+        self.world = 1
+        if distributed:
+            _join_other_processes()
+            if dist.is_initialized():
+                self.rank = dist.get_rank()
+                self.world = dist.get_world_size()
+
+    def write(self, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
+        """Embed the shards that have no file yet.
+
+        A function makes vectors (rows, d) of the slice of a shard.
+        """
+        self.rows = len(texts)
+        count = -(-self.rows // self.shard_size)
+        for number in range(self.rank, count, self.world):
+            file = self.folder / f"{number:06d}.npy"
+            if not _is_whole(file):
+                start = number * self.shard_size
+                rows = slice(start, min(start + self.shard_size, self.rows))
+                _write_shard(file, _as_halves(embed(rows), start))
+            self.files[number] = file
+        return self
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and width."""
+        first = next(iter(self))
+        return self.rows, first.shape[1]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Consecutive rows, at least one, read into memory."""
+        start, stop, _ = rows.indices(self.rows)
+        first_shard = start // self.shard_size
+        shards = range(first_shard, -(-stop // self.shard_size))
+        parts = []
+        for number in shards:
+            first = number * self.shard_size
+            shard = np.load(self.files[number], mmap_mode="r")
+            parts.append(shard[max(0, start - first) : stop - first])
+        return np.concatenate(parts)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        for file in self.files.values():
+            yield np.load(file, mmap_mode="r")
+
+    def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes.
+
+        It is the same for any number of them.
+        """
+        scores = torch.empty(len(queries), 0)
+        rows = torch.empty(len(queries), 0, dtype=torch.int64)
+        if self.files:
+            count = sum(map(len, self))  # of this process
+            own_scores, places = top_k(queries, self, min(k, count))
+            scores = own_scores.cpu()
+            rows = self._rows_at(places.cpu())
+        if self.world > 1:
+            parts: list[Any] = [None] * self.world
+            dist.all_gather_object(parts, (scores, rows))
+            scores = torch.cat([part[0] for part in parts], dim=1)
+            rows = torch.cat([part[1] for part in parts], dim=1)
+        return merge_top_k(scores, rows, k)
+
+    def _rows_at(self, places: Tensor) -> Tensor:
+        """The rows of all texts that stand at places among the rows of this process."""
+        numbers = torch.tensor(list(self.files))
+        shards = numbers[places // self.shard_size]
+        return shards * self.shard_size + places % self.shard_size
+
+
+def _join_other_processes() -> None:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+        # What is exchanged is small and on the CPU; a rank may have hours more to embed than
+        # another.
+        dist.init_process_group("gloo", timeout=timedelta(days=7))
+
+
+def _is_whole(file: Path) -> bool:
+    if not file.is_file():
+        return False
+    content = file.read_bytes()
+    return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]
+
+
+def _as_halves(vectors: Any, first_row: int) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        halves = np.asarray(torch.as_tensor(vectors).cpu()).astype(np.float16)
+    is_finite = np.isfinite(halves).all(axis=1)
+    if not is_finite.all():
+        row = first_row + is_finite.argmin()
+        raise ValueError(f"the vector of row {row} is not finite in float16")
+    return halves
+
+
+def _write_shard(file: Path, halves: np.ndarray) -> None:
+    shard = BytesIO()
+    np.save(shard, halves)
+    content = shard.getvalue()
+    with atomic_file(file) as part:
+        part.write_bytes(content + hashlib.sha256(content).digest())
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Hash of a model's weights, their types and its configuration, in 32 digits.
+
+    It is the same wherever the model was loaded from.
+    """
+    digest = hashlib.sha256()
+    for part in model.modules():
+        config = dict(_config_of(part))
+        for name in ("max_seq_length", "truncate_dim"):
+            config[name] = getattr(part, name, None)
+        digest.update(f"{type(part).__qualname__} {sorted(config.items(), key=str)}".encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        weights = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(weights.view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:32]
+
+
+def _config_of(part: nn.Module) -> dict[str, Any]:
+    get_config: Callable[[], dict[str, Any]] = getattr(part, "get_config_dict", dict)
+    return get_config()

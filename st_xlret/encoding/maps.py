@@ -1,0 +1,87 @@
+"""The maps of a calibrated model: which task of its router belongs to which language."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+
+from sentence_transformers.base.modules import Router
+from torch import nn
+
+from st_xlret.columns import Role
+from st_xlret.languages import UNKNOWN, check_language, find_language
+
+
+def task_languages(model: nn.Module) -> dict[str, str]:
+    """Task -> language of a model with a map for each: its `Router` has only routes of languages.
+
+    `"query_fr"` is the task of French queries that have a map of their own.
+    """
+    for module in model.children():
+        if isinstance(module, Router):
+            return _languages_of_router(module)
+    return {}
+
+
+def _languages_of_router(router: Router) -> dict[str, str]:
+    route_of = {route: route for route in router.sub_modules}
+    for (task, _), route in router.route_mappings.items():
+        if task:
+            route_of[task] = route
+    languages: dict[str, str] = {}
+    for task in route_of:
+        with suppress(ValueError):
+            languages[task] = check_language(task.removeprefix("query_"))
+    routes = {route_of[task] for task in languages}
+    return languages if routes == set(router.sub_modules) else {}
+
+
+def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str | None]:
+    """The languages of texts as `encode` takes them.
+
+    None, with a warning, for those that the model has no map for.
+    """
+    languages = list(task_languages(model).values())
+    if not languages:
+        return [code or None for code in codes]
+    known: dict[str | None, str | None] = {}
+    for code in codes:
+        known[code] = find_language(code, languages) if code else None
+    without = sorted(code or "no language" for code in known if known[code] is None)
+    if without:
+        warnings.warn(
+            f"the model has no map for texts in {', '.join(without)}: they take its default",
+            stacklevel=3,
+        )
+    return [known[code] for code in codes]
+
+
+def router_tasks(
+    model: nn.Module, codes: Sequence[str | None], role: Role | None
+) -> list[str | None]:
+    """Each text's task, by its language.
+
+    It is that of the role without maps, or for texts that name no language.
+    """
+    languages = task_languages(model)
+    task_of: dict[str | None, str | None] = {}
+    for code in codes:
+        if code not in task_of:
+            task_of[code] = _router_task(languages, code, role)
+    if languages and role in task_of.values():
+        warnings.warn("texts in no language take the default map of the model", stacklevel=3)
+    return [task_of[code] for code in codes]
+
+
+def _router_task(languages: dict[str, str], code: str | None, role: Role | None) -> str | None:
+    if not languages or not code or code == UNKNOWN:
+        return role
+    known = find_language(code, languages.values())
+    if known is None:
+        names = ", ".join(languages)
+        raise ValueError(f"the model has no map for {code!r}: it has maps for {names}")
+    of_queries = f"query_{known}"
+    if role == "query" and of_queries in languages:
+        return of_queries
+    return known
