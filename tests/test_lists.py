@@ -1,4 +1,4 @@
-"""What is listed by hand, in pages, docstrings and tables of tests, has every loss, store and benchmark."""
+"""What is listed by hand, in pages, docstrings and tests, has every loss and benchmark."""
 
 import re
 
@@ -7,14 +7,11 @@ import pytest
 import st_xlret
 from st_xlret import functional, losses
 from st_xlret.evaluation import BENCHMARKS
-from st_xlret.stores import open_store
-from st_xlret.stores.registry import STORES
 from tests.conftest import REPOSITORY
 from tests.distributed import test_losses as two_ranks
 from tests.evaluation import test_bad_files
 from tests.functional.test_every_equation import EQUATIONS
 from tests.losses import test_every_loss as every_loss
-from tests.stores import stores
 
 LOSSES = {*losses.__all__} - {"CrossLingualLoss"}
 TATOEBA = {"tatoeba", "tatoeba-pairs"}
@@ -36,21 +33,6 @@ def test_losses_and_their_equations_are_public_explained_and_tried() -> None:
     )
     assert {type(every_loss.built(name)[0]).__name__ for name in every_loss.LOSSES} == LOSSES
     assert {type(two_ranks.build(name)[1]).__name__ for name in two_ranks.LOSSES} == LOSSES
-
-
-@pytest.mark.parametrize("kind", [kind.name for kind in STORES])
-def test_a_store_is_named_and_tried(kind: str) -> None:
-    (name,) = (
-        each.class_name.removesuffix("Store").lower() for each in STORES if each.name == kind
-    )
-    texts = {each: page(each) for each in ("README.md", "docs/guides/vectors.md")}
-    texts["open_store"] = letters(open_store.__doc__ or "")
-    if kind.isalpha():  # a database, which has an extra and a word for what `into` names
-        texts["docs/getting-started.md"] = page("docs/getting-started.md")
-    assert not [
-        where for where, text in texts.items() if name not in text and letters(kind) not in text
-    ]
-    assert any(letters(kind) in builder for builder in (*stores.BUILDERS, *stores.POSTGRES))
 
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)

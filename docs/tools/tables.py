@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from st_xlret.evaluation import BENCHMARKS
+from st_xlret.stores.registry import STORES
 from st_xlret.tables import markdown_table
 
 _PLACE = re.compile(r"<!-- table: (.+?) -->")
@@ -28,7 +29,22 @@ def code_list(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-TABLES = {"benchmarks": benchmarks}
+def stores() -> str:
+    """The kinds of stores, by how their vectors are named."""
+    rows = []
+    for kind in STORES:
+        extra = "" if kind.extra is None else f"`{kind.extra}`"
+        rows.append([f"`{kind.example}`", kind.what, kind.languages, extra])
+    return markdown_table(["source", "what it is", "languages are in", "extra"], rows, left=4)
+
+
+def mapped_copies() -> str:
+    """What `st-xlret apply` writes beside the vectors of each kind of store."""
+    rows = [[f"`{kind.name}`", kind.written] for kind in STORES]
+    return markdown_table(["store", "the mapped vectors are"], rows, left=2)
+
+
+TABLES = {"benchmarks": benchmarks, "stores": stores, "mapped copies": mapped_copies}
 """Name of a table on a page -> what makes it."""
 
 

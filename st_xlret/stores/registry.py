@@ -1,11 +1,7 @@
-"""The kinds of stores, in one list, which commands, pages and tests read.
-
-    python -m st_xlret.stores.registry
-
-prints the extras that their clients need.
-"""
+"""The kinds of stores, in one list, which commands, pages and tests read."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -159,9 +155,7 @@ def open_store(
     if problem or kind is None:
         shown = parse_address(address, optional=None).shown
         raise ValueError(f"{shown} {problem}")
-    module = import_module(f"st_xlret.stores.{kind.module}")
-    store: Store = getattr(module, kind.class_name)(address, fields)
-    return store
+    return store_class(kind)(address, fields)
 
 
 def find_kind(address: str) -> StoreKind | None:
@@ -177,6 +171,13 @@ def find_kind(address: str) -> StoreKind | None:
     if address.strip() and path.is_dir():
         return kinds[".parquet"]
     return kinds.get(path.suffix)
+
+
+def store_class(kind: StoreKind) -> Callable[[str, Fields], Store]:
+    """The class of a kind of store."""
+    module = import_module(f"st_xlret.stores.{kind.module}")
+    found: Callable[[str, Fields], Store] = getattr(module, kind.class_name)
+    return found
 
 
 def _problem_of(kind: StoreKind | None, fields: Fields) -> str | None:
@@ -205,7 +206,6 @@ def forms_in_words() -> str:
     return ", ".join(forms)
 
 
-if __name__ == "__main__":
-    for kind in STORES:
-        if kind.extra is not None:
-            print(kind.extra)
+def extras() -> list[str]:
+    """The extras of this package that have the stores' clients."""
+    return [kind.extra for kind in STORES if kind.extra is not None]

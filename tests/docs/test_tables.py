@@ -4,9 +4,14 @@ import pytest
 
 from docs.tools.tables import TABLES, with_tables
 from st_xlret.evaluation import BENCHMARKS
+from st_xlret.stores.registry import STORES
 from tests.conftest import REPOSITORY
 
-LISTED = {"benchmarks": BENCHMARKS}
+LISTED = {
+    "benchmarks": BENCHMARKS,
+    "stores": [kind.example for kind in STORES],
+    "mapped copies": [kind.name for kind in STORES],
+}
 
 
 @pytest.mark.parametrize("table", TABLES)

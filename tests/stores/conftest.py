@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from st_xlret.stores import Store, open_store
+from st_xlret.stores.registry import find_kind
 from tests.stores import stores
 
 
@@ -29,22 +30,20 @@ def sql(postgresql_server: str) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def build(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes a store of a kind, with the same ten rows for all kinds, and gives its address."""
+def build(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes a store, with the same ten rows for all makers, and gives its address."""
 
-    def build(kind: str) -> str:
-        if kind in stores.POSTGRES:
-            server, sql = map(request.getfixturevalue, ("postgresql_server", "sql"))
-            return stores.postgres(server, sql, *stores.POSTGRES[kind])
-        return getattr(stores, kind)(tmp_path)
+    def build(maker: str) -> str:
+        return stores.MAKERS[maker].make(request.getfixturevalue)
 
     return build
 
 
-@pytest.fixture(params=[*stores.BUILDERS, *stores.POSTGRES])
-def address(request: pytest.FixtureRequest, build: Callable[[str], str]) -> str:
-    """A store of each kind."""
-    return build(request.param)
+@pytest.fixture(params=stores.MAKERS)
+def made(request: pytest.FixtureRequest) -> stores.Made:
+    """A store of each maker."""
+    maker = stores.MAKERS[request.param]
+    return stores.Made(maker, maker.make(request.getfixturevalue))
 
 
 @pytest.fixture
@@ -53,10 +52,11 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Store]]:
     with ExitStack() as stack:
 
         def opened(address: str, **fields: str) -> Store:
-            if address.endswith((".faiss", ".npy")):
-                fields["languages_file"] = str(tmp_path / "codes.txt")
+            kind = find_kind(address)
+            if kind is not None and not kind.has_fields:
                 codes = "".join(f"{code or ''}\n" for code in stores.LANGUAGES)
                 (tmp_path / "codes.txt").write_text(codes, encoding="utf-8-sig")
+                fields["languages_file"] = str(tmp_path / "codes.txt")
             store = stack.enter_context(open_store(address, **fields))
             store.size = 3
             return store

@@ -1,6 +1,8 @@
 """Small collections in files and in real engines, each of which gets the same ten rows."""
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -10,16 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from st_xlret.stores.registry import STORES, StoreKind
+
 VECTORS = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float16).astype(np.float32)
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
 LANGUAGES = ["en", "fr", "en", None, "de", "en", "fr", "en", "en", "de"]
 TEXTS = [f"text {i}" for i in range(10)]
+GetFixture = Callable[[str], Any]
 
 
 def table(kind: Any = None) -> pa.Table:
-    vectors = pa.array(VECTORS.tolist(), pa.list_(pa.float32(), 4)).cast(
-        kind or pa.list_(pa.float32(), 4)
-    )
+    usual = pa.list_(pa.float32(), 4)
+    vectors = pa.array(VECTORS.tolist(), usual).cast(kind or usual)
     return pa.table({"vector": vectors, "language": LANGUAGES, "text": TEXTS})
 
 
@@ -29,9 +33,10 @@ def parquet(folder: Path) -> str:
 
 
 def parquet_folder(folder: Path) -> str:
+    rows = table(pa.list_(pa.float16()))
     (folder / "docs" / "more").mkdir(parents=True)
-    pq.write_table(table(pa.list_(pa.float16()))[:6], folder / "docs" / "a.parquet")
-    pq.write_table(table(pa.list_(pa.float16()))[6:], folder / "docs" / "more" / "b.parquet")
+    pq.write_table(rows[:6], folder / "docs" / "a.parquet")
+    pq.write_table(rows[6:], folder / "docs" / "more" / "b.parquet")
     return str(folder / "docs")
 
 
@@ -42,14 +47,17 @@ def npy(folder: Path) -> str:
 
 def qdrant(folder: Path, *, name: str = "") -> str:
     client, models = open_qdrant(folder)
-    parameters: Any = models.VectorParams(size=4, distance=models.Distance.COSINE)
-    client.create_collection("docs", vectors_config={name: parameters} if name else parameters)
-    vectors: Any = {name: VECTORS.tolist()} if name else VECTORS.tolist()
-    about = [
-        {"text": TEXTS[i], "language": LANGUAGES[i], "metadata": {"language": LANGUAGES[i]}}
-        for i in range(10)
-    ]
-    client.upsert("docs", models.Batch(ids=list(range(10)), vectors=vectors, payloads=about))
+    parameters = models.VectorParams(size=4, distance=models.Distance.COSINE)
+    vectors = VECTORS.tolist()
+    if name:
+        client.create_collection("docs", vectors_config={name: parameters})
+        vectors = {name: vectors}
+    else:
+        client.create_collection("docs", vectors_config=parameters)
+    payloads = []
+    for text, code in zip(TEXTS, LANGUAGES, strict=True):
+        payloads.append({"text": text, "language": code, "metadata": {"language": code}})
+    client.upsert("docs", models.Batch(ids=list(range(10)), vectors=vectors, payloads=payloads))
     client.close()
     return f"qdrant:{folder / 'qdrant'}?collection=docs"
 
@@ -68,10 +76,9 @@ def chroma(folder: Path) -> str:
     collection = client.create_collection(
         "docs", configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
     )
-    about = [{"language": language} if language else None for language in LANGUAGES]
-    collection.add(
-        ids=[f"{i}" for i in range(10)], embeddings=VECTORS, documents=TEXTS, metadatas=about
-    )
+    ids = [str(i) for i in range(10)]
+    about = [{"language": code} if code else None for code in LANGUAGES]
+    collection.add(ids=ids, embeddings=VECTORS, documents=TEXTS, metadatas=about)
     return f"chroma:{folder / 'chroma'}?collection=docs"
 
 
@@ -98,47 +105,88 @@ def faiss_ivf(folder: Path) -> str:
 
 
 def postgres(server: str, sql: Callable[..., Any], kind: str, key: str) -> str:
+    columns = f"key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind}"
     sql("DROP TABLE IF EXISTS docs CASCADE")
-    sql(
-        f"CREATE TABLE docs (key {key} PRIMARY KEY, about jsonb, lang text, text text, dense {kind})"
-    )
+    sql(f"CREATE TABLE docs ({columns})")
     for i, vector in enumerate(VECTORS.tolist()):
-        name, about = UUID(int=i) if key == "uuid" else 7 * i, f'{{"lang": "{LANGUAGES[i]}"}}'
-        sql(
-            "INSERT INTO docs VALUES (%s, %s, %s, %s, %s)",
-            (name, about, LANGUAGES[i], TEXTS[i], str(vector)),
-        )
+        name = UUID(int=i) if key == "uuid" else 7 * i
+        about = f'{{"lang": "{LANGUAGES[i]}"}}'
+        row = (name, about, LANGUAGES[i], TEXTS[i], str(vector))
+        sql("INSERT INTO docs VALUES (%s, %s, %s, %s, %s)", row)
     if "(" in kind:
         sql(f"CREATE INDEX ON docs USING hnsw (dense {kind.partition('(')[0]}_cosine_ops)")
     return server.replace("?", "?table=docs&column=dense&", 1)
 
 
-def beside(address: str, name: str) -> tuple[str, str]:
-    """What `apply` is given to write beside the vectors of an address, and the address of what it writes."""
-    if ":" not in address:
-        file = str(Path(address).with_name(name + (Path(address).suffix or ".parquet")))
-        return file, file
-    before = next(
-        part
-        for part in ("vector=dense", "column=dense", "table=docs", "collection=docs")
-        if part in address
-    )
-    return name, address.replace(before, f"{before.partition('=')[0]}={name}")
+@dataclass(frozen=True)
+class Maker:
+    """Makes a store of the ten rows.
+
+    Attributes:
+        kind: Its kind, in `STORES`.
+        make: From what gives fixtures by name to the address.
+        metric: That it says.
+        part: The part of its address that names the vectors; None for files.
+    """
+
+    kind: str
+    make: Callable[[GetFixture], str]
+    metric: str | None = None
+    part: str | None = None
 
 
-BUILDERS = [
-    "parquet",
-    "parquet_folder",
-    "npy",
-    "faiss_flat",
-    "faiss_ivf",
-    "qdrant",
-    "named_qdrant",
-    "chroma",
-    "lance",
-]
-POSTGRES = {
-    "postgresql": ("vector(4)", "bigint"),
-    "halfvec": ("halfvec(4)", "uuid"),
-    "untyped": ("vector", "char(3)"),
+def in_folder(make: Callable[[Path], str]) -> Callable[[GetFixture], str]:
+    return lambda fixture: make(fixture("tmp_path"))
+
+
+def in_postgres(kind: str, key: str) -> Callable[[GetFixture], str]:
+    return lambda fixture: postgres(fixture("postgresql_server"), fixture("sql"), kind, key)
+
+
+MAKERS = {
+    "parquet": Maker(".parquet", in_folder(parquet)),
+    "parquet_folder": Maker(".parquet", in_folder(parquet_folder)),
+    "npy": Maker(".npy", in_folder(npy)),
+    "faiss_flat": Maker(".faiss", in_folder(faiss_flat), metric="dot"),
+    "faiss_ivf": Maker(".faiss", in_folder(faiss_ivf), metric="dot"),
+    "qdrant": Maker("qdrant", in_folder(qdrant), metric="cosine", part="collection"),
+    "named_qdrant": Maker("qdrant", in_folder(named_qdrant), metric="cosine", part="vector"),
+    "chroma": Maker("chroma", in_folder(chroma), metric="cosine", part="collection"),
+    "lance": Maker("lance", in_folder(lance), part="table"),
+    "postgresql": Maker(
+        "postgresql", in_postgres("vector(4)", "bigint"), metric="cosine", part="column"
+    ),
+    "halfvec": Maker(
+        "postgresql", in_postgres("halfvec(4)", "uuid"), metric="cosine", part="column"
+    ),
+    "untyped": Maker("postgresql", in_postgres("vector", "char(3)"), part="column"),
 }
+
+
+@dataclass(frozen=True)
+class Made:
+    """A store that a maker has made."""
+
+    maker: Maker
+    address: str
+
+    @property
+    def kind(self) -> StoreKind:
+        (kind,) = [kind for kind in STORES if kind.name == self.maker.kind]
+        return kind
+
+    @property
+    def own_name(self) -> str:
+        """The name of its vectors, as `apply` would be given it."""
+        if self.maker.part is None:
+            return self.address
+        return re.findall(rf"{self.maker.part}=(\w+)", self.address)[0]
+
+    def beside(self, name: str) -> tuple[str, str]:
+        """What `apply` is given to write beside the vectors, and the address of what it writes."""
+        if self.maker.part is None:
+            path = Path(self.address)
+            file = str(path.with_name(name + (path.suffix or ".parquet")))
+            return file, file
+        part = f"{self.maker.part}="
+        return name, self.address.replace(part + self.own_name, part + name)

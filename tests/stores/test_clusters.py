@@ -21,7 +21,7 @@ CALIBRATION = VectorCalibration.fit(ROWS, ["en", "fr"] * 60)
 
 @pytest.fixture
 def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs the example of the guide's last section that has certain words, in a folder with vectors."""
+    """Runs the example of the guide's last section that has some words, beside vectors."""
     (tmp_path / "vectors").mkdir()
     pq.write_table(
         pa.table({"id": range(120), "vector": list(ROWS)}), tmp_path / "vectors" / "0.parquet"
@@ -65,10 +65,12 @@ def test_ray_data_maps_and_embeds(example: Any, tmp_path: Path) -> None:
     written = pq.read_table(tmp_path / "embedded").to_pandas()
     expected = model.encode_document(written["text"].tolist(), normalize_embeddings=True)
     np.testing.assert_allclose(np.stack(written["vector"]), expected, atol=1e-5)
-    read = f"from st_xlret.stores import open_store as o; print(len(o('{tmp_path}/embedded').sample(99)['fr']))"
-    done = subprocess.run(
-        [sys.executable, "-c", read], capture_output=True, text=True
-    )  # without Ray's own types
+    read = (
+        "from st_xlret.stores import open_store\n"
+        f"print(len(open_store('{tmp_path}/embedded').sample(99)['fr']))"
+    )
+    # Without Ray's own types.
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True)
     assert done.stdout == f"{len(texts)}\n", done.stderr
 
 

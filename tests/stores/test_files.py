@@ -1,4 +1,4 @@
-"""Stored vectors in files: types, rows without a vector, languages, and files that are written whole or not at all."""
+"""Stored vectors in files: types, rows without a vector, languages, and what is written."""
 
 import json
 from pathlib import Path
@@ -127,10 +127,8 @@ def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
-    store, limits = (
-        numpy(tmp_path, np.zeros((20_000, 4))),
-        resource.getrlimit(resource.RLIMIT_FSIZE),
-    )
+    store = numpy(tmp_path, np.zeros((20_000, 4)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = sorted(tmp_path.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
     try:
@@ -145,7 +143,8 @@ def test_a_large_file_is_read_in_constant_memory(tmp_path: Path) -> None:
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(2**22, np.float32)), 128)
     how: Any = {"row_group_size": 1024, "compression": "none", "use_dictionary": False}
     pq.write_table(pa.table({"vector": vectors}), tmp_path / "docs.parquet", **how)
-    store, before = open_store(tmp_path / "docs.parquet"), pa.total_allocated_bytes()
+    store = open_store(tmp_path / "docs.parquet")
+    before = pa.total_allocated_bytes()
     store.size = 1024
     held = [pa.total_allocated_bytes() - before for _ in store.batches()]
     assert len(held) == 32 and max(held) < 8 * 2**20 < (tmp_path / "docs.parquet").stat().st_size

@@ -6,20 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import DEFAULT, Mock
 from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from st_xlret import VectorCalibration
 from st_xlret.stores import Store, apply_calibration, postgres
 from st_xlret.stores.batches import batch_vectors
+from st_xlret.stores.registry import STORES, StoreKind, find_kind, store_class
 from tests.stores import stores
-from tests.stores.stores import LANGUAGES, TEXTS, VECTORS
+from tests.stores.stores import LANGUAGES, TEXTS, VECTORS, Made
 
-Build, Opened, Sql = Callable[[str], str], Callable[..., Store], Callable[..., Any]
+Build = Callable[[str], str]
+Opened = Callable[..., Store]
+Sql = Callable[..., Any]
 GENERATOR = np.random.default_rng(1)
 CLOUDS = {code: GENERATOR.normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
 
@@ -29,99 +33,119 @@ def fitted(store: Store, **how: Any) -> VectorCalibration:
     return replace(VectorCalibration.fit(CLOUDS, **how), metric=store.metric or "cosine")
 
 
-def read(store: Store) -> tuple[np.ndarray, list[str | None], list[str | None], list[str]]:
-    """Vectors, languages, texts and ids in the order of the ids."""
+class Content(NamedTuple):
+    """The rows of a store, in the order of their ids."""
+
+    vectors: np.ndarray
+    languages: list[str | None]
+    texts: list[str | None]
+    ids: list[str]
+
+
+def read(store: Store) -> Content:
     batches = list(store.batches(texts=True))
     assert max(batch.num_rows for batch in batches) <= 3
-    languages, texts, ids = (
-        [v for b in batches for v in b[name].to_pylist()] for name in ("language", "text", "id")
-    )
+    table = pa.Table.from_batches(batches)
+    ids = table["id"].to_pylist()
     order = sorted(range(len(ids)), key=lambda row: (len(ids[row]), ids[row]))
-    vectors = np.concatenate([batch_vectors(batch) for batch in batches])[order]
-    return (
-        vectors,
-        [languages[i] or None for i in order],
-        [texts[i] for i in order],
-        [ids[i] for i in order],
-    )
+    vectors = np.concatenate([batch_vectors(batch) for batch in batches])
+    sorted_table = table.take(order)
+    languages = [code or None for code in sorted_table["language"].to_pylist()]
+    texts = sorted_table["text"].to_pylist()
+    return Content(vectors[order], languages, texts, sorted_table["id"].to_pylist())
 
 
-def test_rows_and_a_sample(address: str, opened: Opened) -> None:
-    store = opened(address)
-    vectors, languages, texts, ids = read(store)
-    assert (len(store), store.dimension) == (10, 4) and len(set(ids)) == 10
-    np.testing.assert_allclose(vectors, VECTORS, atol=1e-3)
-    assert languages == LANGUAGES and (texts == TEXTS or address.endswith((".faiss", ".npy")))
-    kind = address.partition(":")[0] if ":" in address else Path(address).suffix
-    metrics = {"qdrant": "cosine", "chroma": "cosine", ".faiss": "dot", "postgresql": store.metric}
-    assert store.metric == metrics.get(kind)
+@pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.name)
+def test_a_kind_of_store_is_declared_as_a_whole(kind: StoreKind, repository: Path) -> None:
+    """It is made in tests, and its client is an extra of the package, with a pin."""
+    assert kind.name in {maker.kind for maker in stores.MAKERS.values()}
+    assert issubclass(store_class(kind), Store)
+    named = find_kind(kind.example)
+    assert named is kind
+    if kind.extra is not None:
+        project = (repository / "pyproject.toml").read_text("utf-8")
+        pins = (repository / "constraints.txt").read_text("utf-8")
+        (clients,) = re.findall(rf"\n{kind.extra} = \[(.+)\]\n", project)
+        for client in re.findall(r'"([\w-]+)', clients):
+            assert f"\n{client}==" in pins
+
+
+def test_rows_and_a_sample(made: Made, opened: Opened) -> None:
+    store = opened(made.address)
+    content = read(store)
+    assert (len(store), store.dimension) == (10, 4)
+    assert len(set(content.ids)) == 10
+    np.testing.assert_allclose(content.vectors, VECTORS, atol=1e-3)
+    assert content.languages == LANGUAGES
+    assert content.texts == (TEXTS if made.kind.has_fields else [None] * 10)
+    assert store.metric == made.maker.metric
     with pytest.warns(UserWarning, match="1 row without a language"):
         sample = store.sample(3)
     assert {code: len(rows) for code, rows in sample.items()} == {"de": 2, "en": 3, "fr": 2}
     english = VECTORS[[code == "en" for code in LANGUAGES]]
-    assert all(np.abs(english - row).max(axis=1).min() < 1e-3 for row in sample["en"])
+    for row in sample["en"]:
+        assert np.abs(english - row).max(axis=1).min() < 1e-3
     with pytest.raises(ValueError, match="sw.*de, en, fr"):
         store.sample(3, languages=["en", "sw"])
 
 
-def test_mapped_vectors_go_beside_the_stored_ones_once(
-    address: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
-    calibration, transform, original = (
-        fitted(store),
-        VectorCalibration.transform,
-        store.name_in_store,
-    )
-    stopping = Mock(
-        side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=partial(transform, calibration)
-    )
-    with monkeypatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
+def apply_and_stop(calibration: VectorCalibration, store: Store, into: str) -> None:
+    """Apply a calibration, and stop at the third batch."""
+    transform = partial(VectorCalibration.transform, calibration)
+    stopping = Mock(side_effect=[DEFAULT, DEFAULT, KeyboardInterrupt], wraps=transform)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises((KeyboardInterrupt, OSError)):
         patched.setattr(VectorCalibration, "transform", stopping)
         apply_calibration(calibration, store, into)
     store.close()
-    assert ":" in address or not Path(into).exists()
-    is_continued = address.startswith(("qdrant", "postgresql", "chroma"))
-    for written in (4, 0) if is_continued else (10,):
-        store = opened(address)
+
+
+def test_mapped_vectors_go_beside_the_stored_ones_once(made: Made, opened: Opened) -> None:
+    into, mapped = made.beside("mapped")
+    store = opened(made.address)
+    original = store.name_in_store
+    calibration = fitted(store)
+    apply_and_stop(calibration, store, into)
+    if made.maker.part is None:
+        assert not Path(into).exists()
+    for written in (4, 0) if made.kind.is_continued else (10,):
+        store = opened(made.address)
         assert apply_calibration(calibration, store, into) == (written, {})
-        np.testing.assert_allclose(read(store)[0], VECTORS, atol=1e-3)
+        np.testing.assert_allclose(read(store).vectors, VECTORS, atol=1e-3)
         store.close()
     store = opened(mapped)
-    np.testing.assert_allclose(
-        read(store)[0], transform(calibration, VECTORS, "document"), atol=2e-3
-    )
-    assert read(store)[1] == LANGUAGES
-    assert not mapped.endswith(".npy") or np.load(mapped).dtype == np.float64, (
-        "the type of its source"
-    )
-    if not address.endswith((".faiss", ".npy")):  # these have no place for a mark
+    content = read(store)
+    expected = calibration.transform(VECTORS, "document")
+    np.testing.assert_allclose(content.vectors, expected, atol=2e-3)
+    assert content.languages == LANGUAGES
+    if made.kind.name == ".npy":
+        assert np.load(mapped).dtype == np.float64, "the type of its source"
+    if made.kind.has_fields:  # the others have no place for a mark
         with pytest.raises(ValueError, match=re.escape(f"made from, {original}")):
             apply_calibration(calibration, store, "again.parquet")
     store.close()
-    store = opened(address)
+    store = opened(made.address)
     with pytest.raises(FileExistsError, match="mapped"):
         apply_calibration(fitted(store, strength=0.5), store, into)
-    own = address if ":" not in address else "dense" if "=dense" in address else "docs"
     with pytest.raises((FileExistsError, ValueError)):  # a folder is no file
-        apply_calibration(calibration, store, own)
+        apply_calibration(calibration, store, made.own_name)
 
 
-def test_a_row_that_cannot_be_mapped_stays_without_a_vector(address: str, opened: Opened) -> None:
-    store, (into, mapped) = opened(address), stores.beside(address, "mapped")
+def test_a_row_that_cannot_be_mapped_stays_without_a_vector(made: Made, opened: Opened) -> None:
+    into, mapped = made.beside("mapped")
+    store = opened(made.address)
     calibration = fitted(store, steps=["shift"])  # of en and de
     left_out = {"without a language": 1, "in fr, for which there is no map": 2}
     assert apply_calibration(calibration, store, into) == (7, left_out)
     store.close()
     vectors = np.concatenate([batch_vectors(batch) for batch in opened(mapped).batches()])
-    vectors = vectors[
-        np.nan_to_num(vectors).any(axis=1)
-    ]  # rows without one are left out, null, NaN or zero
+    is_there = np.nan_to_num(vectors).any(axis=1)  # others are left out, null, NaN or zero
+    vectors = vectors[is_there]
     rows = [i for i, code in enumerate(LANGUAGES) if code in ("en", "de")]
-    expected = calibration.transform(VECTORS[rows], "document", [LANGUAGES[i] or "" for i in rows])
-    np.testing.assert_allclose(
-        vectors[np.lexsort(vectors.T)], expected[np.lexsort(expected.T)], atol=2e-3
-    )
+    codes = [LANGUAGES[i] or "" for i in rows]
+    expected = calibration.transform(VECTORS[rows], "document", codes)
+    in_order = np.lexsort(vectors.T)
+    expected_order = np.lexsort(expected.T)
+    np.testing.assert_allclose(vectors[in_order], expected[expected_order], atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["a/b", "../b", 'a"b'])
@@ -175,7 +199,7 @@ def test_any_name_is_quoted_in_postgresql(
     column = quote(f"dense {name}")
     address = address.replace("table=docs&column=dense", f"table={quote(name)}&column={column}")
     store = opened(address, language_field=f"lang {name}")
-    assert read(store)[1] == LANGUAGES
+    assert read(store).languages == LANGUAGES
     assert apply_calibration(fitted(store), store, f"mapped {name}").written == 10
     assert len(read(opened(address.replace(column, quote(f"mapped {name}"))))[0]) == 10
 
@@ -184,9 +208,8 @@ def test_indexes_and_vectors_of_another_length_in_postgresql(
     build: Build, sql: Sql, opened: Opened
 ) -> None:
     address = build("untyped")
-    sql(
-        "CREATE INDEX ON docs (dense); CREATE INDEX casts ON docs USING hnsw ((dense::halfvec(4)) halfvec_l2_ops)"
-    )
+    sql("CREATE INDEX ON docs (dense)")
+    sql("CREATE INDEX casts ON docs USING hnsw ((dense::halfvec(4)) halfvec_l2_ops)")
     assert opened(address).metric == "euclidean"
     sql("DROP INDEX casts; CREATE INDEX ON docs USING hnsw ((dense::vector(4)) vector_l1_ops)")
     with pytest.raises(ValueError, match="by l1"):
@@ -201,10 +224,10 @@ def test_languages_inside_a_payload_and_the_layout_of_langchain(
     tmp_path: Path, build: Build, opened: Opened
 ) -> None:
     store: Any = opened(build("postgresql"), language_field="about.lang")
-    assert read(store)[1] == [code or "None" for code in LANGUAGES]
+    assert read(store).languages == [code or "None" for code in LANGUAGES]
     address = build("qdrant")
     store = opened(address, language_field="metadata.language")
-    assert read(store)[1] == LANGUAGES
+    assert read(store).languages == LANGUAGES
     payload = {
         "page_content": "Il pleut.",
         "metadata": {"language": "fr", "source": "a.pdf", "page": 3.0},
@@ -213,7 +236,7 @@ def test_languages_inside_a_payload_and_the_layout_of_langchain(
     store.client.set_payload(
         "docs", {"metadata": {"language": float("nan")}}, points=[1]
     )  # of pandas
-    assert read(store)[1][:3] == ["fr", None, "en"]
+    assert read(store).languages[:3] == ["fr", None, "en"]
     store.close()
     batch = next(opened(address, group_field="metadata.page").batches(texts=True))
     row = {"id": "0", "language": "fr", "text": "Il pleut.", "source": "a.pdf", "group": "3"}
@@ -343,34 +366,31 @@ def test_row_policies_of_postgresql(build: Build, sql: Sql, opened: Opened) -> N
         store = opened(address.replace("postgres:@", "tenant:@"))
     with pytest.raises(OSError, match="has taken 2 of 3"):
         apply_calibration(fitted(store), store, "mapped")
-    assert sql("SELECT count(mapped) FROM docs").fetchone() == (
-        3,
-    )  # a batch is there as a whole or not at all
+    # A batch is there as a whole or not at all.
+    assert sql("SELECT count(mapped) FROM docs").fetchone() == (3,)
     sql("ALTER TABLE docs DISABLE ROW LEVEL SECURITY")
 
 
 def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
     address = build("postgresql")
     store: Any = opened(address)
-    calibration, update = fitted(store), store._update_column
+    calibration = fitted(store)
+    update = store._update_column
 
     def others_write(*batch: Any) -> int:
-        sql(
-            "DELETE FROM docs WHERE key IN (7, 56)"
-        )  # a row of this batch, and one of a later batch
-        sql(
-            "INSERT INTO docs (key, dense) VALUES (1, '[1,2,3,4]'), (100, '[4,3,2,1]') ON CONFLICT DO NOTHING"
-        )
+        # A row of this batch, and one of a later batch.
+        sql("DELETE FROM docs WHERE key IN (7, 56)")
+        rows = "(1, '[1,2,3,4]'), (100, '[4,3,2,1]')"
+        sql(f"INSERT INTO docs (key, dense) VALUES {rows} ON CONFLICT DO NOTHING")
         return update(*batch)
 
     store._update_column = others_write
     assert apply_calibration(calibration, store, "mapped") == (9, {"deleted meanwhile": 1})
-    assert apply_calibration(calibration, opened(address), "mapped") == (
-        1,
-        {},
-    )  # the row that came behind
-    of_rows = sql("SELECT dense::text, mapped::text FROM docs").fetchall()
-    dense, mapped = (np.array([json.loads(row[i]) for row in of_rows]) for i in (0, 1))
+    # The row that came behind.
+    assert apply_calibration(calibration, opened(address), "mapped") == (1, {})
+    rows = sql("SELECT dense::text, mapped::text FROM docs").fetchall()
+    dense = np.array([json.loads(row[0]) for row in rows])
+    mapped = np.array([json.loads(row[1]) for row in rows])
     np.testing.assert_allclose(mapped, calibration.transform(dense, "document"), atol=1e-5)
 
 
@@ -397,13 +417,12 @@ def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened
     address = build("postgresql")
     sql("DROP TYPE IF EXISTS spoken CASCADE; CREATE TYPE spoken AS ENUM ('en', 'fr', 'de')")
     sql("ALTER TABLE docs ALTER lang TYPE spoken USING lang::spoken")
-    assert read(opened(address))[1] == LANGUAGES
-    sql(
-        'UPDATE docs SET about = (CASE key % 2 WHEN 0 THEN \'{"n": 3, "t": "3.0"}\' ELSE \'{"n": 3.0}\' END)::jsonb'
-    )
+    assert read(opened(address)).languages == LANGUAGES
+    sql("""UPDATE docs SET about = '{"n": 3, "t": "3.0"}' WHERE key % 2 = 0""")
+    sql("""UPDATE docs SET about = '{"n": 3.0}' WHERE key % 2 = 1""")
     for field, groups in (("about.n", {"3"}), ("about.t", {"3.0", None})):
         batches = opened(address, group_field=field).batches(texts=True)
-        assert {value for batch in batches for value in batch.column("group").to_pylist()} == groups
+        assert set(pa.Table.from_batches(batches)["group"].to_pylist()) == groups
     for written in (10, 0):  # a name is cut as PostgreSQL does
         store = opened(address)
         assert store.metric == "cosine"  # that of its index
@@ -419,7 +438,7 @@ def test_types_names_heirs_and_keys_of_postgresql(build: Build, sql: Sql, opened
 def test_databases_group_as_the_guide_says(
     words: str, tmp_path: Path, repository: Path, build: Build, request
 ) -> None:
-    """Row 4 alone is on page 2; page 0 has rows 0 (en) and 1 (fr), page 1 rows 2 (en) and 6 (fr)."""
+    """Row 4 alone is on page 2; page 0 has the rows 0 (en) and 1 (fr), page 1 2 (en) and 6 (fr)."""
     pages = [0, 0, 1, None, 2, None, 1, None, None, None]
     guide = (repository / "docs/guides/vectors.md").read_text("utf-8")
     (code,) = (
