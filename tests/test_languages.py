@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from st_xlret import languages
@@ -176,3 +178,42 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
     }
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
         languages.language_of(row)
+
+
+@pytest.mark.parametrize(
+    "field", ["Language", "LANGUAGE", "Lang", "metadata.Language", "Metadata.LANG"]
+)
+def test_labels_are_found_whatever_the_case_of_their_field(field: str) -> None:
+    outer, _, inner = field.partition(".")
+    record = {outer: {inner: "fra_Latn"} if inner else "fra_Latn", "text": "Il pleut."}
+    assert languages.language_of(record) == "fr"
+    # The usual spelling counts before another one.
+    assert languages.language_of({"Language": "fr", "language": "de"}) == "de"
+    assert languages.language_of({"Language": "fr", "language": None}) == "fr"
+    assert languages.language_of({"Source_Language": "fr"}, "source_language") == "fr"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([{"Sprache": "de"}, {"Sprache": "fra_Latn"}], "Sprache"),
+        ([{"meta": 3, "iso": None}, {"iso": "fr"}], "iso"),
+        ([{"iso": "fr"}] * 200, "iso"),
+        ([{"iso": "fr", "lang": "fr"}], None),
+        ([{"iso": "fr", "lang": "no code"}], None),
+        ([{"split": "dev"}, {"split": "dev"}], None),
+        ([{"note": "Il pleut."}, {"note": "fr"}], None),
+        ([3, None], None),
+    ],
+)
+def test_a_field_that_looks_like_labels_is_named_where_none_is_read(
+    rows: list[Any], said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = list(enumerate(rows))
+    passed = list(languages.warn_of_unread_labels(entries, "a.csv", "they are identified"))
+    assert passed == entries
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) == (said is not None)
+    if said is not None:
+        assert "a.csv: no text names its language" in warnings[0]
+        assert f"they are identified; the field {said!r} looks like languages" in warnings[0]

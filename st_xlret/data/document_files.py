@@ -12,14 +12,13 @@ import pyarrow.parquet as pq
 
 from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, DataError
-from st_xlret.languages import check_language
+from st_xlret.languages import LABEL_FIELDS, check_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
 """Records with the numbers of their last lines."""
 Format: TypeAlias = Literal["jsonl", "json", "parquet", "tsv", "csv", "txt", "md"]
 
 TEXT_FIELDS = ("sentences", "text", "sentence", "content", "page_content")
-LANGUAGE_FIELDS = ("language", "lang")
 PARAGRAPHS = "paragraphs"
 """The field of the texts of text files."""
 FORMATS = (
@@ -130,7 +129,7 @@ def _table_records(
 
 def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: Path) -> None:
     """One of the columns would be lost."""
-    for name in (column, *TEXT_FIELDS, *LANGUAGE_FIELDS):
+    for name in (column, *TEXT_FIELDS, *LABEL_FIELDS):
         count = names.count(str(name))
         if count > 1:
             raise DataError(f"{count} columns have the name {name!r}", file)

@@ -13,7 +13,6 @@ from tqdm.auto import tqdm
 from st_xlret.data import beir
 from st_xlret.data.document_files import (
     FORMATS,
-    LANGUAGE_FIELDS,
     PARAGRAPHS,
     TEXT_FIELDS,
     Records,
@@ -29,12 +28,15 @@ from st_xlret.data.texts import clean_text, join_sentences, split_sentences
 from st_xlret.files import PathLike
 from st_xlret.folders import columns_of_folders
 from st_xlret.languages import (
+    LABEL_FIELDS,
     UNKNOWN,
     LanguageIdentifier,
     check_language,
     check_languages,
+    find_fields,
     language_of,
     match_language,
+    warn_of_unread_labels,
 )
 
 Unit: TypeAlias = Literal["sentence", "text", "document"]
@@ -197,7 +199,8 @@ class DocumentSources:
         if is_text_file(file):
             has_language = self.language or language_in_name_or_none(file)
             return bool(has_language or _languages_of_folders(file))
-        return not {self.column, *TEXT_FIELDS}.isdisjoint(field_names(file))
+        fields = [self.column or "", *TEXT_FIELDS]
+        return bool(find_fields(field_names(file), fields))
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
         """Stream the documents of all sources that are in the languages to keep."""
@@ -213,10 +216,11 @@ class DocumentSources:
         self, source: str, records: Records, unit: Unit | None, bad_lines: BadLines
     ) -> Iterator[Document]:
         default: Unit = "document" if beir.is_corpus(Path(source)) else "sentence"
-        labels = _languages_of_folders(Path(source))
         is_one_of_several = len(self.files) + len(self._collections) > 1
-        for line, read in records:
-            record = _with_labels(read, labels)
+        labelled = _with_labels(records, _languages_of_folders(Path(source)))
+        if self.language in (None, UNKNOWN):
+            labelled = warn_of_unread_labels(labelled, source, "languages are identified")
+        for line, record in labelled:
             try:
                 code, texts = self._language_and_texts(record, unit or default)
             except ValueError as error:
@@ -246,7 +250,7 @@ class DocumentSources:
     def _text_field(self, record: Mapping[str, Any]) -> str:
         """The first field that has a text, else the first that may have one."""
         fields = [self.column] if self.column else [PARAGRAPHS, *TEXT_FIELDS]
-        present = [name for name in fields if record.get(name) is not None]
+        present = [name for name in find_fields(record, fields) if record[name] is not None]
         for name in present:
             if record[name]:
                 return name
@@ -264,17 +268,21 @@ class DocumentSources:
 def _languages_of_folders(file: Path) -> dict[str, str | None]:
     """The languages that the names of the folders of a file are, such as `language=fr`."""
     columns = columns_of_folders(file)
-    return {name: columns[name] for name in LANGUAGE_FIELDS if name in columns}
+    return {name: columns[name] for name in find_fields(columns, LABEL_FIELDS)}
 
 
-def _with_labels(record: Any, labels: Mapping[str, str | None]) -> Mapping[str, Any]:
-    """A record with labels for the fields that it lacks; an empty one for what is no record."""
-    if not isinstance(record, Mapping):
-        return {}
-    if not labels:
-        return record
-    missing = {name: label for name, label in labels.items() if record.get(name) is None}
-    return {**record, **missing}
+def _with_labels(
+    records: Records, labels: Mapping[str, str | None]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Records with labels for the fields that they lack; empty ones for what is no record."""
+    for line, record in records:
+        if not isinstance(record, Mapping):
+            yield line, {}
+        elif labels:
+            missing = {name: label for name, label in labels.items() if record.get(name) is None}
+            yield line, {**record, **missing}
+        else:
+            yield line, record
 
 
 def _name_of(record: Mapping[str, Any], place: str) -> str:

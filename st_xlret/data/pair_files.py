@@ -17,10 +17,11 @@ from st_xlret.data.reading import (
     raw_lines,
     read_jsonl,
     read_lines,
+    with_known_names,
 )
 from st_xlret.data.texts import clean_text
 from st_xlret.files import PathLike
-from st_xlret.languages import check_language, language_of, languages_in_name
+from st_xlret.languages import check_language, find_fields, language_of, languages_in_name
 
 FORMATS = (
     "JSON lines with source, target, source_language and target_language (.jsonl); two columns, or"
@@ -46,7 +47,7 @@ def holds_pairs(file: Path) -> bool:
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         record = first_record(file)
-        return not record or ("source" in record and "target" in record)
+        return not record or len(find_fields(record, ("source", "target"))) >= 2
     if name.endswith((".tsv", ".txt")):
         return has_languages_in_name(file) or bool(_LIKE_TWO_LANGUAGES.search(name))
     return moses_files(file) is not None
@@ -162,8 +163,9 @@ class _LinesParser(_CellsParser):
 
 def pair_of_record(record: Mapping[str, Any]) -> Pair:
     """The pair of a record; a `KeyError`, `TypeError` or `ValueError` for what is none."""
-    source = clean_text(record["source"])
-    target = clean_text(record["target"])
+    named = with_known_names(record, ("source", "target"))
+    source = clean_text(named["source"])
+    target = clean_text(named["target"])
     source_language = language_of(record, "source_language") or ""
     target_language = language_of(record, "target_language") or ""
     return Pair(

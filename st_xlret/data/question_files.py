@@ -8,9 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from st_xlret.data import beir
-from st_xlret.data.reading import BadLines, first_record, parse_entries, read_jsonl
+from st_xlret.data.reading import (
+    BadLines,
+    first_record,
+    parse_entries,
+    read_jsonl,
+    with_known_names,
+)
 from st_xlret.data.texts import clean_text
-from st_xlret.languages import language_of
+from st_xlret.languages import find_fields, language_of, warn_of_unread_labels
 
 FORMATS = (
     "folders in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines"
@@ -18,6 +24,8 @@ FORMATS = (
     " of which the first two are needed; the guide has recipes for the files of DPR, SQuAD, MS"
     " MARCO, Mr.TyDi, XOR-TyDi and Mewsli-X"
 )
+_FIELDS = ("query", "positive", "title", "negatives", "answers", "answer_start")
+_DEFAULT = "the default language is taken"
 _logger = logging.getLogger(__name__)
 
 
@@ -46,15 +54,17 @@ def holds_questions(file: Path) -> bool:
     if not file.name.removesuffix(".gz").endswith(".jsonl"):
         return False
     record = first_record(file)
-    return "query" in record and "positive" in record
+    return len(find_fields(record, ("query", "positive"))) >= 2
 
 
 def examples_of_file(file: Path, bad_lines: BadLines) -> Iterator[Example]:
     """Stream the examples of a file of JSON lines."""
-    return parse_entries(read_jsonl(file, bad_lines), _example_of_row, file, bad_lines)
+    records = warn_of_unread_labels(read_jsonl(file, bad_lines), str(file), _DEFAULT)
+    return parse_entries(records, _example_of_row, file, bad_lines)
 
 
-def _example_of_row(record: Mapping[str, Any]) -> Example:
+def _example_of_row(row: Mapping[str, Any]) -> Example:
+    record = with_known_names(row, _FIELDS)
     query = clean_text(record["query"])
     text = clean_text(record["positive"])
     title = clean_text(record.get("title") or "")

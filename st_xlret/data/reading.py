@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar, cast
 
 from st_xlret.files import PathLike
-from st_xlret.languages import normal_form
+from st_xlret.languages import find_fields, normal_form
 
 Parsed = TypeVar("Parsed")
 
@@ -136,6 +136,16 @@ def first_record(path: PathLike) -> Mapping[str, Any]:
     for _, record in read_jsonl(path, BadLines(skip=True)):
         return record
     return {}
+
+
+def with_known_names(record: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """A record with fields under the known names from which theirs differ in case alone."""
+    named = dict(record)
+    for field_name in known:
+        alike = find_fields(record, [field_name])
+        if alike:
+            named[field_name] = record[alike[0]]
+    return named
 
 
 def parse_entries(

@@ -18,19 +18,24 @@ from st_xlret.languages.identifier import (
     language_identifier_or_none,
 )
 from st_xlret.languages.labels import (
+    LABEL_FIELDS,
+    find_fields,
     language_fields,
     language_of,
     language_of_label,
     languages_of_labels,
+    warn_of_unread_labels,
 )
 from st_xlret.languages.names import language_in_name, languages_in_name
 
 __all__ = [
+    "LABEL_FIELDS",
     "MAX_CODE_BYTES",
     "UNKNOWN",
     "LanguageIdentifier",
     "check_language",
     "check_languages",
+    "find_fields",
     "find_language",
     "id_to_language",
     "is_same_language",
@@ -45,4 +50,5 @@ __all__ = [
     "languages_of_labels",
     "match_language",
     "normal_form",
+    "warn_of_unread_labels",
 ]

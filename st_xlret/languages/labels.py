@@ -1,15 +1,23 @@
 """The labels that texts come with: which fields hold them, and the languages that they name."""
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from st_xlret.languages.codes import NOT_ONE_LANGUAGE, check_language
 
+LABEL_FIELDS = ("language", "lang")
+"""The fields of labels, in any case: `Language` is one of them."""
+
+_logger = logging.getLogger(__name__)
 # As Python, pandas and R write a missing value; "nan" would be Min Nan, and "NA" Nauruan, which is
 # "na".
 _MISSING_VALUES = {"", "none", "null", "nan", "nat", "<na>", "n/a", "NA", "unknown"}
 _MISSING = NOT_ONE_LANGUAGE | _MISSING_VALUES | {"__hive_default_partition__"}
-_LABELS = ("language", "lang", "metadata.language", "metadata.lang")
+_LABELS = (*LABEL_FIELDS, *(f"metadata.{field}" for field in LABEL_FIELDS))
+_LONGEST_LABEL = 20  # characters; what is longer is a text
+_ENOUGH_ROWS = 50  # to see which fields have labels
 
 
 def language_of_label(value: Any) -> str | None:
@@ -41,6 +49,23 @@ def languages_of_labels(labels: Iterable[Any]) -> list[str]:
     return codes
 
 
+def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """The names that are wanted, in that order; of those that differ in case alone, all.
+
+    The one that is spelled as it is wanted comes first.
+    """
+    return list(_find_fields(tuple(names), tuple(wanted)))
+
+
+@lru_cache(maxsize=256)
+def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
+    found: list[str] = []
+    for field in wanted:
+        alike = [name for name in names if str(name).casefold() == field.casefold()]
+        found += sorted(alike, key=lambda name: name != field)
+    return tuple(found)
+
+
 def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The fields of which all values in some rows, but missing ones, are languages.
 
@@ -62,17 +87,13 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
     """The language that a record names in the first of the fields that has one.
 
-    The fields are by default `language` and `lang`, also in `metadata`. A `ValueError` refuses what
-    is no code, and names the fields that have a language.
+    The fields are by default `language` and `lang`, also in `metadata`, and their case does not
+    matter. A `ValueError` refuses what is no code, and names the fields that have a language.
     """
-    values = dict(record)
-    metadata = record.get("metadata")
-    if isinstance(metadata, Mapping):
-        for name, value in metadata.items():
-            values[f"metadata.{name}"] = value
+    values = _values_of(record)
     try:
-        for field in fields or _LABELS:
-            language = language_of_label(values.get(field))
+        for field in find_fields(values, fields or _LABELS):
+            language = language_of_label(values[field])
             if language:
                 return language
     except ValueError as error:
@@ -80,3 +101,70 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
         hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
         raise ValueError(f"{error}{hint}") from error
     return None
+
+
+def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record, and those of its metadata after `metadata.`."""
+    values = dict(record)
+    for field in find_fields(record, ["metadata"]):
+        metadata = record[field]
+        if isinstance(metadata, Mapping):
+            for name, value in metadata.items():
+                values[f"metadata.{name}"] = value
+    return values
+
+
+def warn_of_unread_labels(
+    records: Iterable[tuple[int, Any]], place: str, instead: str
+) -> Iterator[tuple[int, Any]]:
+    """The records, with a warning where none names a language and a field looks like labels.
+
+    Args:
+        records: Records with their lines; the first ones are looked at.
+        place: Their source.
+        instead: What happens to their texts, such as "their languages are identified".
+    """
+    rows: list[dict[str, Any]] = []
+    is_warned = False
+    for line, record in records:
+        if isinstance(record, Mapping) and len(rows) < _ENOUGH_ROWS:
+            rows.append(_short_values(record))
+        elif not is_warned:
+            _warn_of_unread_labels(rows, place, instead)
+            is_warned = True
+        yield line, record
+    if not is_warned:
+        _warn_of_unread_labels(rows, place, instead)
+
+
+def _warn_of_unread_labels(rows: list[dict[str, Any]], place: str, instead: str) -> None:
+    if any(map(_has_label, rows)):
+        return
+    for field in language_fields(rows):
+        codes = languages_of_labels(row.get(field) for row in rows)
+        # One with codes of three letters alone, such as `dev`, is hardly one of labels.
+        if any(len(code.partition("-")[0]) == 2 for code in codes):
+            _logger.warning(
+                "%s: no text names its language in the field 'language', and %s; the field %r looks"
+                " like languages: name it 'language'",
+                place,
+                instead,
+                field,
+            )
+            return
+
+
+def _has_label(row: Mapping[str, Any]) -> bool:
+    try:
+        return language_of(row) is not None
+    except ValueError:  # reading it says what is wrong
+        return True
+
+
+def _short_values(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The beginnings of the strings of a record; those of labels are whole."""
+    values = {}
+    for name, value in _values_of(record).items():
+        if isinstance(value, str | bytes):
+            values[name] = value[: _LONGEST_LABEL + 1]
+    return values

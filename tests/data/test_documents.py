@@ -29,9 +29,9 @@ def texts(source: Any, **options: Any) -> list[tuple[str, str]]:
     ]
 
 
-def written(file: Path, field: str = "language") -> Path:
+def written(file: Path, field: str = "language", text: str = "text") -> Path:
     """The two documents in the format that the name says, with their languages in a field."""
-    records: list[Any] = [{field: code, "text": text} for code, text in DOCUMENTS]
+    records: list[Any] = [{field: code, text: content} for code, content in DOCUMENTS]
     if file.suffix == ".parquet":
         Dataset.from_list(records).to_parquet(file)
     elif mark := {"d.csv": ",", "d.tsv.gz": "\t"}.get(file.name):
@@ -95,6 +95,37 @@ def test_every_format_has_texts_and_languages(name: str, tmp_path: Path) -> None
     write_jsonl(tmp_path / "folder" / "d" / "pairs.jsonl", [{"source": "A.", "target": "B."}])
     write_text(tmp_path / "folder" / "README.md", "About.\n")
     assert texts(tmp_path / "folder", unit="sentence") == SENTENCES
+
+
+@pytest.mark.parametrize("field", ["Language", "LANG", "Lang"])
+@pytest.mark.parametrize("name", ["d.jsonl", "d.parquet", "d.csv", "d/corpus.jsonl"])
+def test_labels_are_read_whatever_the_case_of_their_field(
+    name: str, field: str, tmp_path: Path
+) -> None:
+    source = written(tmp_path / "in" / name, field)
+    assert texts(source, unit="document", language="de") == DOCUMENTS
+    assert texts(source, unit="document", languages=["fr"]) == DOCUMENTS[1:]
+
+
+@pytest.mark.parametrize("name", ["d.jsonl", "d.parquet", "d.csv"])
+def test_texts_are_read_whatever_the_case_of_their_field(name: str, tmp_path: Path) -> None:
+    source = written(tmp_path / "in" / name, text="Text")
+    assert texts(source, unit="document") == texts(source.parent, unit="document") == DOCUMENTS
+    assert texts(source, unit="document", column="TEXT") == DOCUMENTS
+
+
+@pytest.mark.parametrize("language", [None, "und"])
+def test_labels_that_are_not_read_are_named(
+    language: str | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if language is None:
+        pytest.importorskip("py3langid")
+    texts(written(tmp_path / "d.csv", "sprache"), language=language)
+    assert "the field 'sprache' looks like languages: name it 'language'" in caplog.text
+    caplog.clear()
+    texts(written(tmp_path / "labelled" / "d.csv"), language=language)
+    texts(written(tmp_path / "d.csv", "sprache"), language="fr")
+    assert not caplog.records
 
 
 def test_the_language_of_texts_without_one_is_identified(tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ def test_what_is_no_pair_is_counted() -> None:
         assert [report["en>fr", outcome] for outcome in outcomes] == [1, 2, 1, 1]
 
 
+def test_fields_are_known_whatever_their_case(tmp_path: Path) -> None:
+    record = {"Source": "A", "TARGET": "B", "source_Language": "eng", "Target_language": "fr"}
+    write_jsonl(tmp_path / "in" / "a.jsonl", [record])
+    for source in (tmp_path / "in", [record]):
+        assert rows(load(source)[0]) == [("A", "B", "en", "fr")]
+
+
 @pytest.mark.parametrize(
     ("name", "header", "score"),
     [

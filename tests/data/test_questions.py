@@ -120,6 +120,18 @@ def test_languages_of_questions(tmp_path: Path) -> None:
     assert questions(file, language="de")[0]["language"][:] == ["fr", "de", "de"]
 
 
+def test_fields_are_known_whatever_their_case(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    record = {"Query": "When?", "POSITIVE": "At seven.", "Title": "T", "Language": "fr"}
+    write_jsonl(tmp_path / "in" / "a.jsonl", [record])
+    table, _ = questions(tmp_path / "in")
+    assert rows(table) == [("When?", "T At seven.", "fr")] and not caplog.records
+    # A label under another name is not read, and said.
+    file = write_jsonl(tmp_path / "b.jsonl", [{**record, "Language": None, "Langue": "fr"}])
+    assert questions(file)[0]["language"][:] == ["en"] and "'Langue' looks like" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [
