@@ -105,7 +105,7 @@ class RetrievalData:
         chosen = set(chosen_names(languages, self.queries.unique("language"), self.file))
         queries = _rows_in(self.queries, chosen)
         asked = set(queries["id"][:])
-        qrels = {query: grades for query, grades in self.qrels.items() if query in asked}
+        qrels: Qrels = {query: grades for query, grades in self.qrels.items() if query in asked}
         documents = self.corpus
         if corpus:
             documents = _rows_in(self.corpus, chosen)

@@ -84,7 +84,9 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     @staticmethod
     def language_pair(name: str) -> tuple[str, str]:
         """The two languages of a pair."""
-        one, other = name.split("-", 1)
+        one, _, other = name.partition("-")
+        if not one or not other:
+            raise ValueError(f"{name!r} is no pair of languages, such as 'de-fr'")
         return one, other
 
     def evaluated_languages(self) -> list[str]:

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import datasets
 import pytest
 from sentence_transformers import SentenceTransformer
 
@@ -8,12 +9,20 @@ from tests import tiny
 from tests.evaluation.samples import WORDS, write_tatoeba
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of passages are kept in a folder of the test."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def static_model() -> SentenceTransformer:
     """Aligns French with English perfectly, German only in its first three words."""
-    model = static_encoder(tiny.word_tokenizer(sum(WORDS.values(), [])), features=16)
+    words = [word for of_language in WORDS.values() for word in of_language]
+    model = static_encoder(tiny.word_tokenizer(words), features=16)
     english, french, german = model[0].embedding.weight.data[-18:].split(6)
-    french[:], german[:] = english, english[[0, 1, 2, 4, 5, 3]]
+    french[:] = english
+    german[:] = english[[0, 1, 2, 4, 5, 3]]
     return model
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -50,7 +49,12 @@ def test_writes_scores_and_prints_them_beside_the_papers(repository, monkeypatch
     assert result.pop("protocol")["sentences"] == "all"
     about = {"benchmark": "tatoeba", "model": "model"}
     assert result == {**about, "scores": {"fr": one, "de": half}, "average": mean}
-    assert sorted(map(str, Path().glob("[!.]*"))) == ["model", "scores.json", "scores.md", "tatoeba"]
+    assert sorted(map(str, Path().glob("[!.]*"))) == [
+        "model",
+        "scores.json",
+        "scores.md",
+        "tatoeba",
+    ]
     printed = capsys.readouterr().out
     assert (
         "measured here" in printed
