@@ -1,12 +1,12 @@
 """Run a study: train the rows of a YAML file, measure them, and write their table.
 
-    python -m training_scripts.studies.run --study training_scripts/studies/search.yaml --model M --data DATA \\
-        --output runs/search --seeds 0 1
+    python -m training_scripts.studies.run --study training_scripts/studies/search.yaml \\
+        --model M --data DATA --output runs/search --seeds 0 1
 
 A row is a command line. search.yaml explains the fields of such a file, line by line.
 
-What is finished is not done again: the same command continues an interrupted study. The table is in OUTPUT/study.md and
-OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
+What is finished is not done again: the same command continues an interrupted study. The table is in
+OUTPUT/study.md and OUTPUT/study.csv, each row's model, log and figures in a folder of its own.
 """
 
 import json
@@ -58,7 +58,10 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Row:
-    """How a row's model is made, as search.yaml explains: by `MERGE` if `merged`; without a script, the checkpoint."""
+    """How a row's model is made, as search.yaml explains.
+
+    It is made by `MERGE` if it is `merged`; without a script, it is the checkpoint.
+    """
 
     script: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -70,150 +73,248 @@ class Row:
     @property
     def needs(self) -> list[str]:
         """The rows whose models it is made of."""
-        return [*self.merged, *filter(None, [self.start])]
+        if self.start is None:
+            return list(self.merged)
+        return [*self.merged, self.start]
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether a script trains it, and leaves its results.json."""
+        return self.script not in ("", MERGE)
 
 
 def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
-    """Name -> row. Its fields in the file are those of `Row`, and `like`: an earlier row that it starts from."""
+    """Name -> row. Its fields in the file are those of `Row`, and `like`: a row to start from."""
     rows: dict[str, Row] = {}
     for name, fields in content.items():
-        mentioned = [
-            fields.get("like"),
-            fields.get("rate_of"),
-            fields.get("start"),
-            *fields.get("merged", {}),
-        ]
-        if missing := [other for other in mentioned if other is not None and other not in rows]:
-            raise ValueError(f"row {name!r} names {missing[0]!r}: there is no such row before it")
-        base = rows[fields["like"]] if "like" in fields else Row()
-        options = {**base.options, **fields.get("options", {})}
-        rates = [float(rate) for rate in fields.get("rates", base.rates)]
-        others = {
-            key: value for key, value in fields.items() if key not in ("like", "options", "rates")
-        }
-        rows[name] = replace(
-            Row(MERGE if "merged" in fields else base.script, options, rates), **others
-        )
+        check_mentioned(name, fields, rows)
+        own = dict(fields)
+        like = own.pop("like", None)
+        base = Row() if like is None else rows[like]
+        options = {**base.options, **own.pop("options", {})}
+        rates = [float(rate) for rate in own.pop("rates", base.rates)]
+        script = MERGE if "merged" in fields else base.script
+        rows[name] = replace(Row(script, options, rates), **own)
     return rows
+
+
+def check_mentioned(name: str, fields: Mapping[str, Any], before: Mapping[str, Row]) -> None:
+    """Refuse a row that names another one which does not stand before it."""
+    mentioned = [fields.get(field) for field in ("like", "rate_of", "start")]
+    for other in [*mentioned, *fields.get("merged", {})]:
+        if other is not None and other not in before:
+            raise ValueError(f"row {name!r} names {other!r}: there is no such row before it")
 
 
 def run_name(*parts: Any) -> str:
     """Name of a run that can be the name of a folder: `CCP-no-BN-500` of "+ CCP, no BN" and 500."""
     words = " ".join(map(str, parts))
-    return "-".join("".join(c if c.isalnum() else " " for c in words).split())
+    letters = [letter if letter.isalnum() else " " for letter in words]
+    return "-".join("".join(letters).split())
 
 
 def words_of(options: Mapping[str, Any], values: Mapping[str, object]) -> list[str]:
-    """The words of a command line; a name in braces stands for its value, a path with `*` for all that match.
+    """The words of a command line.
+
+    A name in braces stands for its value, a path with `*` for all files that match.
 
     Example:
-        >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True, "rates": {"head": 0.1}, "no": None}, {"data": "d"})
-        ['--pairs', 'd/a', 'b', '--bf16', 'true', '--rates', '{"head": 0.1}']
+        >>> words_of({"pairs": ["{data}/a", ["b"]], "bf16": True}, {"data": "d"})
+        ['--pairs', 'd/a', 'b', '--bf16', 'true']
+        >>> words_of({"rates": {"head": 0.1}, "no": None}, {})
+        ['--rates', '{"head": 0.1}']
     """
+    words = []
+    for name, value in options.items():
+        if value is not None:
+            words += [f"--{name}", *words_of_value(value, values)]
+    return words
 
-    def words(value: Any) -> list[str]:
-        if isinstance(value, list):
-            return [word for each in value for word in words(each)]
-        if not isinstance(value, str):
-            return [json.dumps(value)]
-        for name, known in values.items():
-            value = value.replace(f"{{{name}}}", str(known))
-        files = sorted(glob(value)) if "*" in value else [value]
-        if "{" in value or not files:
-            raise ValueError(f"there is no {value}: is --data or --model missing?")
-        return files
 
-    return [
-        word
-        for name, value in options.items()
-        if value is not None
-        for word in (f"--{name}", *words(value))
-    ]
+def words_of_value(value: Any, values: Mapping[str, object]) -> list[str]:
+    """The words of the value of an option."""
+    if isinstance(value, list):
+        words = []
+        for each in value:
+            words += words_of_value(each, values)
+        return words
+    if not isinstance(value, str):
+        return [json.dumps(value)]
+    for name, known in values.items():
+        value = value.replace(f"{{{name}}}", str(known))
+    files = sorted(glob(value)) if "*" in value else [value]
+    if "{" in value or not files:
+        raise ValueError(f"there is no {value}: is --data or --model missing?")
+    return files
 
 
 def best_of(scores: Mapping[float, float | None]) -> float | None:
-    """The rate of the highest score, the first of equal ones; None if one is to be tried still, or all have failed."""
-    known = {rate: score for rate, score in scores.items() if score is not None}
-    best = max(known, key=lambda rate: known[rate], default=None)
-    return None if best is None or len(known) < len(scores) or known[best] == -math.inf else best
+    """The rate of the highest score, the first of equal ones.
+
+    None if one is to be tried still, or all have failed.
+    """
+    best = None
+    highest = -math.inf
+    for rate, score in scores.items():
+        if score is None:
+            return None
+        if score > highest:
+            best = rate
+            highest = score
+    return best
+
+
+def rate_beyond(rates: Iterable[float], best: float) -> float | None:
+    """A rate beyond the end of those that were tried, if the best one is there.
+
+    It is as far from the best as that is from the next one, rounded to one digit.
+    """
+    ascending = sorted(rates)
+    if best == ascending[0]:
+        inner = ascending[1]
+    elif best == ascending[-1]:
+        inner = ascending[-2]
+    else:
+        return None
+    beyond = float(f"{best * best / inner:.0e}")
+    # Close rates may have no round one beyond them.
+    is_beyond = (beyond - best) * (best - inner) > 0
+    return beyond if is_beyond else None
 
 
 class Study:
     """The rows of a study in a folder: what is there of them, and what is to be done."""
 
     def __init__(self, arguments: Arguments) -> None:
-        self.content: dict[str, Any] = yaml.safe_load(
-            Path(arguments.study).read_text(encoding="utf-8")
-        )
+        content = Path(arguments.study).read_text(encoding="utf-8")
+        self.content: dict[str, Any] = yaml.safe_load(content)
         self.rows = read_rows(self.content["rows"])
-        if rates := arguments.rates:
-            self.rows = {
-                name: replace(row, rates=rates if row.rates else [])
-                for name, row in self.rows.items()
-            }
-        self.arguments, self.output, self.seeds = arguments, Path(arguments.output), arguments.seeds
+        if arguments.rates:
+            for name, row in self.rows.items():
+                self.rows[name] = replace(row, rates=arguments.rates if row.rates else [])
+        self.arguments = arguments
+        self.output = Path(arguments.output)
+        self.seeds = arguments.seeds
         self.tune: dict[str, Any] = self.content.get("tune", {})
-        self.values = {
-            name: value
-            for name in ("output", "data", "model")
-            if (value := getattr(arguments, name))
-        }
+        self.values: dict[str, object] = {"output": arguments.output}
+        if arguments.data:
+            self.values["data"] = arguments.data
+        if arguments.model:
+            self.values["model"] = arguments.model
         self.made: dict[str, bool] = {}
 
     def folder(self, name: str, seed: int, rate: float | None = None) -> Path:
         """The folder of a model: with a rate, or with the one that was chosen."""
-        rate = self.rate(name) if rate is None else rate
-        return self.output / run_name(name, *([] if rate is None else [f"{rate:g}"]), seed)
+        if rate is None:
+            rate = self.rate(name)
+        if rate is None:
+            return self.output / run_name(name, seed)
+        return self.output / run_name(name, f"{rate:g}", seed)
 
     def model(self, name: str, seed: int) -> Path:
         """The folder of a row's finished model; that of the checkpoint if it is not trained."""
-        return (
-            self.folder(name, seed) / "model"
-            if self.rows[name].script
-            else Path(self.values["model"])
-        )
+        if self.rows[name].script:
+            return self.folder(name, seed) / "model"
+        return Path(str(self.values["model"]))
+
+    def seeds_of(self, row: Row) -> list[int]:
+        """The seeds of a row: a checkpoint has one."""
+        return self.seeds if row.script else [0]
+
+    # Learning rates
 
     def rate(self, name: str) -> float | None:
-        """The learning rate that was chosen for a row; None if it is not chosen yet, or is among the options."""
+        """The learning rate that was chosen for a row.
+
+        None if it is not chosen yet, or is among the options.
+        """
         row = self.rows[name]
         if row.rate_of is not None:
             return self.rate(row.rate_of)
-        return row.rates[0] if len(row.rates) == 1 else best_of(self.trials(name))
+        if len(row.rates) == 1:
+            return row.rates[0]
+        return best_of(self.trials(name))
 
     def trials(self, name: str) -> dict[float, float | None]:
-        """Learning rate -> held-out score of the first seed (-inf if that failed), None if it is to be tried still.
+        """Learning rate -> held-out score of the first seed, None if it is to be tried still.
 
-        While the best is at an end of those that were tried, one beyond it is added, `further` at most: as far from the
-        best as that is from the next one, rounded to one digit.
+        While the best is at an end of those that were tried, one beyond it is added, `further` at
+        most.
         """
-
-        def score_of(rate: float) -> float | None:
-            folder = self.folder(name, self.seeds[0], rate)
-            is_measured = (folder / self.tune["by"].partition("/")[0]).is_file()
-            return (
-                next(iter(figures([folder], self.tune["by"])), -math.inf) if is_measured else None
-            )
-
-        scores = {rate: score_of(rate) for rate in self.rows[name].rates}
-        for _ in range(self.tune.get("further", 0) if len(scores) > 1 else 0):
-            best, ascending = best_of(scores), sorted(scores)
-            if best is None or best not in (ascending[0], ascending[-1]):
+        scores = {rate: self.score_of(name, rate) for rate in self.rows[name].rates}
+        if len(scores) < 2:
+            return scores
+        for _ in range(self.tune.get("further", 0)):
+            best = best_of(scores)
+            if best is None:
                 break
-            inner = ascending[1] if best == ascending[0] else ascending[-2]
-            beyond = float(f"{best * best / inner:.0e}")
-            if (beyond - best) * (
-                best - inner
-            ) <= 0:  # close rates may have no round one beyond them
+            beyond = rate_beyond(scores, best)
+            if beyond is None:
                 break
-            scores[beyond] = score_of(beyond)
+            scores[beyond] = self.score_of(name, beyond)
         return scores
 
+    def score_of(self, name: str, rate: float) -> float | None:
+        """The held-out score of a row with a rate: -inf if that failed, None if it is not there."""
+        folder = self.folder(name, self.seeds[0], rate)
+        file, _, _ = self.tune["by"].partition("/")
+        if not (folder / file).is_file():
+            return None
+        scores = figures([folder], self.tune["by"])
+        return scores[0] if scores else -math.inf
+
+    def choose_rate(self, name: str) -> None:
+        """Train a row by its first seed with each rate, and keep the model of the best one."""
+        row = self.rows[name]
+        if len(row.rates) == 1 or not self.is_ready(row):
+            return
+        tried: list[float] = []
+        rate = self.next_rate(name, tried)
+        while rate is not None:
+            tried.append(rate)
+            self.try_rate(name, rate)
+            rate = self.next_rate(name, tried)
+        chosen = self.rate(name)
+        if chosen is None:
+            return
+        for other in set(self.trials(name)) - {chosen}:
+            shutil.rmtree(self.folder(name, self.seeds[0], other) / "model", ignore_errors=True)
+
+    def next_rate(self, name: str, tried: Sequence[float]) -> float | None:
+        """The first rate without a score that was not tried."""
+        for rate, score in self.trials(name).items():
+            if score is None and rate not in tried:
+                return rate
+        return None
+
+    def try_rate(self, name: str, rate: float) -> None:
+        """Train and measure the first seed of a row with a rate.
+
+        A large one that is not in the file may fail, which is no reason to choose none.
+        """
+        seed = self.seeds[0]
+        folder = self.folder(name, seed, rate)
+        is_made = self.make(name, seed, rate)
+        if is_made and self.measure(folder, folder / "model", seed, self.tune["measure"]):
+            return
+        if rate not in self.rows[name].rates:
+            file, _, key = self.tune["by"].partition("/")
+            advice = f"remove {folder / file} to try it again"
+            print(f"{name}: {rate:g} counts as the worst; {advice}", flush=True)
+            write_json(folder / file, {key: None})
+
+    # What is done
+
     def run(self, names: Iterable[str]) -> None:
-        """Train and measure rows and those that they are made of, and choose the rates that they take, row by row."""
+        """Train and measure rows and those that they are made of, row by row."""
         wanted = set(names)
         for name in reversed(self.rows):
-            wanted |= set(self.rows[name].needs) if name in wanted else set()
-        tuned = {self.rows[name].rate_of or name for name in wanted if self.rows[name].rates}
+            if name in wanted:
+                wanted |= set(self.rows[name].needs)
+        tuned = set()
+        for name in wanted:
+            if self.rows[name].rates:
+                tuned.add(self.rows[name].rate_of or name)
         self.prepare([self.rows[name] for name in wanted])
         for name in self.rows:
             if name in tuned:
@@ -223,202 +324,233 @@ class Study:
 
     def prepare(self, rows: Iterable[Row]) -> None:
         """Run the commands that make what these rows, or what is measured of them, mention."""
-        mentioned = json.dumps([[row.options for row in rows], self.content["measure"], self.tune])
+        options = [row.options for row in rows]
+        mentioned = json.dumps([options, self.content["measure"], self.tune])
         needed: dict[str, list[dict[str, Any]]] = {}
         for name, commands in reversed(self.content.get("prepare", {}).items()):
             if f"{{output}}/{name}" in mentioned:
                 needed[name] = commands if isinstance(commands, list) else [commands]
                 mentioned += json.dumps(commands)
-        for name, commands in reversed(needed.items()):
-            folder = self.output / f"prepare-{run_name(name)}"
-            is_done = (folder / "done").exists()
-            if not is_done and not all(
-                self.execute(folder, self.words(command)) for command in commands
-            ):
-                raise ValueError(
-                    f"{self.output / name} could not be made, see {folder / 'log.txt'}"
-                )
-            write_text(folder / "done", "")
+        for name in reversed(needed):
+            self.prepare_file(name, needed[name])
 
-    def choose_rate(self, name: str) -> None:
-        """Train a row by its first seed with each learning rate, and keep the model of the one that is chosen."""
-        row, seed, tried = self.rows[name], self.seeds[0], list[float]()
-        if len(row.rates) == 1 or not all(self.made[other] for other in row.needs):
-            return
-        file, _, key = self.tune["by"].partition("/")
-        while untried := [
-            rate for rate, score in self.trials(name).items() if score is None and rate not in tried
-        ]:
-            tried.append(rate := untried[0])
-            folder = self.folder(name, seed, rate)
-            done = self.make(name, seed, rate) and self.measure(
-                folder, folder / "model", seed, self.tune["measure"]
-            )
-            if (
-                not done and rate not in row.rates
-            ):  # large ones may fail, which is no reason to choose none
-                print(
-                    f"{name}: {rate:g} counts as the worst; remove {folder / file} to try it again",
-                    flush=True,
-                )
-                write_json(folder / file, {key: None})
-        if (chosen := self.rate(name)) is not None:
-            for rate in set(self.trials(name)) - {chosen}:
-                shutil.rmtree(self.folder(name, seed, rate) / "model", ignore_errors=True)
+    def prepare_file(self, name: str, commands: Iterable[Mapping[str, Any]]) -> None:
+        """Run the commands that make a file, unless they are done."""
+        folder = self.output / f"prepare-{run_name(name)}"
+        if not (folder / "done").exists():
+            for command in commands:
+                if not self.execute(folder, self.words(command)):
+                    log = folder / "log.txt"
+                    raise ValueError(f"{self.output / name} could not be made, see {log}")
+        write_text(folder / "done", "")
+
+    def is_ready(self, row: Row) -> bool:
+        """Whether the models are there that a row is made of."""
+        return all(self.made[other] for other in row.needs)
 
     def run_row(self, name: str) -> bool:
         """Train and measure each seed of a row; whether all models are there."""
         row = self.rows[name]
-        if not all(self.made[other] for other in row.needs) or (
-            row.rates and self.rate(name) is None
-        ):
-            print(
-                f"{name} is left out: a row or a learning rate that it needs failed",
-                file=sys.stderr,
-                flush=True,
-            )
+        lacks_rate = row.rates and self.rate(name) is None
+        if lacks_rate or not self.is_ready(row):
+            reason = "a row or a learning rate that it needs failed"
+            print(f"{name} is left out: {reason}", file=sys.stderr, flush=True)
             return False
-        made = {
-            seed: self.make(name, seed, self.rate(name))
-            for seed in (self.seeds if row.script else [0])
-        }
-        for seed in (seed for seed in made if made[seed]):
-            self.measure(
-                self.folder(name, seed), self.model(name, seed), seed, self.content["measure"]
-            )
+        made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(row)}
+        for seed, is_made in made.items():
+            if is_made:
+                model = self.model(name, seed)
+                self.measure(self.folder(name, seed), model, seed, self.content["measure"])
         return all(made.values())
 
     def make(self, name: str, seed: int, rate: float | None) -> bool:
-        """Train or merge a model that is not there yet; whether it is there. One of another command is refused."""
-        row, folder = self.rows[name], self.folder(name, seed, rate)
+        """Train or merge a model that is not there yet; whether it is there.
+
+        One of another command is refused.
+        """
+        row = self.rows[name]
         if not row.script:
             return True
-        if row.merged:
-            parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
-            options = {
-                "model": "{model}",
-                "add": parts,
-                "output": "{folder}/model",
-                "overwrite": True,
-            }
-        else:
-            options = {
-                **row.options,
-                **({} if rate is None else {"learning_rate": rate}),
-                "output_dir": "{folder}",
-            }
-        start = {"model": self.model(row.start, seed)} if row.start else {}
-        words = self.words(
-            {"script": row.script, "options": options}, folder=folder, seed=seed, **start
-        )
-        words += [] if row.merged else shlex.split(self.arguments.options)
-        file, line = folder / "command.txt", shlex.join(words[1:]) + "\n"
-        if (folder / "model").is_dir() and (row.merged or (folder / "results.json").is_file()):
+        folder = self.folder(name, seed, rate)
+        words = self.words_of_row(row, folder, seed, rate)
+        file = folder / "command.txt"
+        line = shlex.join(words[1:]) + "\n"
+        is_finished = row.merged or (folder / "results.json").is_file()
+        if is_finished and (folder / "model").is_dir():
             if file.read_text(encoding="utf-8") != line:
                 raise ValueError(
-                    f"{folder} was made by another command, see {file}; remove it or use another --output"
+                    f"{folder} was made by another command, see {file}; "
+                    "remove it or use another --output"
                 )
             return True
         write_text(file, line)
         return self.execute(folder, words)
 
+    def words_of_row(self, row: Row, folder: Path, seed: int, rate: float | None) -> list[str]:
+        """The words of the command that makes a model."""
+        values: dict[str, object] = {"folder": folder, "seed": seed}
+        if row.start is not None:
+            values["model"] = self.model(row.start, seed)
+        options: dict[str, Any]
+        if row.merged:
+            parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
+            options = {"model": "{model}", "add": parts}
+            options |= {"output": "{folder}/model", "overwrite": True}
+            return self.words({"script": row.script, "options": options}, values)
+        options = dict(row.options)
+        if rate is not None:
+            options["learning_rate"] = rate
+        options["output_dir"] = "{folder}"
+        words = self.words({"script": row.script, "options": options}, values)
+        return words + shlex.split(self.arguments.options)
+
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
+        values: dict[str, object] = {"trained": model, "folder": folder, "seed": seed}
         missing = [command for file, command in commands.items() if not (folder / file).exists()]
-        return all(
-            self.execute(folder, self.words(each, trained=model, folder=folder, seed=seed))
-            for each in missing
-        )
+        return all(self.execute(folder, self.words(command, values)) for command in missing)
 
-    def words(self, command: Mapping[str, Any], **values: object) -> list[str]:
-        """The words of a command line, with its program."""
-        options = words_of(command["options"], {**self.values, **values})
+    def words(
+        self, command: Mapping[str, Any], values: Mapping[str, object] | None = None
+    ) -> list[str]:
+        """The words of a command line, with its program; `values` are further values of names."""
+        known = {**self.values, **(values or {})}
+        options = words_of(command["options"], known)
         return [sys.executable, "-m", *command["script"].split(), *options]
-
-    def write_table(self, names: Iterable[str]) -> str:
-        """Write `study.md`, with ± half of the 95 % interval by Student's t, and `study.csv` with a column of it."""
-        counts, columns = (
-            self.content.get("counts", {}),
-            self.content["columns"],
-        )  # whole numbers, and fractions
-        lines, cells = [], []
-        for name in names:
-            row = self.rows[name]
-            rate = self.rate(name) if row.rates else row.options.get("learning_rate")
-            files = [
-                *self.content["measure"],
-                *([] if row.script in ("", MERGE) else ["results.json"]),
-            ]
-            seeds = (self.seeds if row.script else [0]) if rate is not None or not row.rates else []
-            folders = [self.folder(name, seed) for seed in seeds]
-            folders = [
-                folder for folder in folders if all((folder / file).exists() for file in files)
-            ]
-            if not folders:
-                print(f"not in the table, because it is not finished: {name}", file=sys.stderr)
-                continue
-            percent = [
-                [100 * value for value in figures(folders, path)] for path in columns.values()
-            ]
-            learning_rate = (
-                "" if rate is None else f"{rate:g}" + (f" of {row.rate_of}" if row.rate_of else "")
-            )
-            first = [name, str(len(folders)), learning_rate]
-            first += [
-                f"{fmean(values):.0f}" if (values := figures(folders, path)) else ""
-                for path in counts.values()
-            ]
-            means = [f"{fmean(values):.1f}" if values else "" for values in percent]
-            halves = [
-                "" if (half := half_interval(values)) is None else f"{half:.1f}"
-                for values in percent
-            ]
-            lines.append(
-                [
-                    *first,
-                    *(" ± ".join(filter(None, both)) for both in zip(means, halves, strict=True)),
-                ]
-            )
-            cells.append([*first, *means, *halves])
-        header = ["row", "seeds", "learning rate", *counts, *columns]
-        write_text(self.output / "study.md", (table := markdown_table(header, lines)) + "\n")
-        header += [f"{column} ± (95 %)" for column in columns]
-        write_text(
-            self.output / "study.csv", pandas.DataFrame(cells, columns=header).to_csv(index=False)
-        )
-        return table
 
     def execute(self, folder: Path, words: list[str]) -> bool:
         """Run a command with its output in `folder/log.txt`; whether it succeeded."""
-        paths = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": paths}
+        paths = [str(REPOSITORY)]
+        if os.environ.get("PYTHONPATH"):
+            paths.append(os.environ["PYTHONPATH"])
+        environment = {
+            **os.environ,
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / "log.txt"
         with open(log, "a", encoding="utf-8") as file:
             print(f"$ {shlex.join(words)}", file=file, flush=True)
-            failed = subprocess.run(
-                words, env=environment, stdout=file, stderr=subprocess.STDOUT
-            ).returncode
-        print(
-            f"{folder.name}: {words[2]} " + (f"failed, see {log}" if failed else "is done"),
-            flush=True,
-        )
-        return not failed
+            done = subprocess.run(words, env=environment, stdout=file, stderr=subprocess.STDOUT)
+        outcome = f"failed, see {log}" if done.returncode else "is done"
+        print(f"{folder.name}: {words[2]} {outcome}", flush=True)
+        return not done.returncode
+
+    # The table
+
+    def write_table(self, names: Iterable[str]) -> str:
+        """Write `study.md` and `study.csv`, and return the first.
+
+        `study.md` has ± half of the 95 % interval by Student's t, `study.csv` columns of it.
+        """
+        lines = []
+        cells = []
+        for name in names:
+            line = self.line_of(name)
+            if line is None:
+                print(f"not in the table, because it is not finished: {name}", file=sys.stderr)
+                continue
+            lines.append([*line.facts, *line.shown()])
+            cells.append([*line.facts, *line.means, *line.halves])
+        columns = list(self.content["columns"])
+        header = ["row", "seeds", "learning rate", *self.content.get("counts", {}), *columns]
+        table = markdown_table(header, lines)
+        write_text(self.output / "study.md", table + "\n")
+        header += [f"{column} ± (95 %)" for column in columns]
+        text = pandas.DataFrame(cells, columns=header).to_csv(index=False)
+        write_text(self.output / "study.csv", text)
+        return table
+
+    def line_of(self, name: str) -> "Line | None":
+        """The figures of a row, those of `columns` in per cent; None if none are there."""
+        row = self.rows[name]
+        rate = self.rate(name) if row.rates else row.options.get("learning_rate")
+        if row.rates and rate is None:
+            return None
+        folders = self.finished_folders(name)
+        if not folders:
+            return None
+        facts = [name, str(len(folders)), shown_rate(rate, row.rate_of)]
+        for path in self.content.get("counts", {}).values():
+            counts = figures(folders, path)
+            facts.append(f"{fmean(counts):.0f}" if counts else "")
+        means = []
+        halves = []
+        for path in self.content["columns"].values():
+            values = [100 * value for value in figures(folders, path)]
+            means.append(f"{fmean(values):.1f}" if values else "")
+            half = half_interval(values)
+            halves.append("" if half is None else f"{half:.1f}")
+        return Line(facts, means, halves)
+
+    def finished_folders(self, name: str) -> list[Path]:
+        """The folders of a row's models that have all files, one for each seed."""
+        row = self.rows[name]
+        files = list(self.content["measure"])
+        if row.is_trained:
+            files.append("results.json")
+        finished = []
+        for seed in self.seeds_of(row):
+            folder = self.folder(name, seed)
+            if all((folder / file).exists() for file in files):
+                finished.append(folder)
+        return finished
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the table says of a row: facts, and the mean of each figure and half of its interval."""
+
+    facts: list[str]
+    means: list[str]
+    halves: list[str]
+
+    def shown(self) -> list[str]:
+        """The figures as one cell each."""
+        cells = []
+        for mean, half in zip(self.means, self.halves, strict=True):
+            cells.append(f"{mean} ± {half}" if half else mean)
+        return cells
+
+
+def shown_rate(rate: float | None, rate_of: str | None) -> str:
+    """A learning rate, and the row that it was chosen for."""
+    if rate is None:
+        return ""
+    if rate_of is None:
+        return f"{rate:g}"
+    return f"{rate:g} of {rate_of}"
 
 
 def figures(folders: Iterable[Path], path: str) -> list[float]:
     """A figure of some runs, of those that have it.
 
-    `path` is a file and its keys, such as `results.json/scores/de,fr/accuracy`; several keys stand for their mean.
+    `path` is a file and its keys, such as `results.json/scores/de,fr/accuracy`; several keys stand
+    for their mean.
     """
     name, *keys = path.split("/")
     means = []
-    for file in (folder / name for folder in folders if (folder / name).is_file()):
-        values = [json.loads(file.read_text(encoding="utf-8"))]
-        for key in keys:
-            values = [(value or {}).get(each) for value in values for each in key.split(",")]
-        means += [] if None in values else [fmean(values)]
+    for folder in folders:
+        file = folder / name
+        if not file.is_file():
+            continue
+        values = values_at(json.loads(file.read_text(encoding="utf-8")), keys)
+        if None not in values:
+            means.append(fmean(values))
     return means
+
+
+def values_at(content: Any, keys: Sequence[str]) -> list[Any]:
+    """What stands under keys, one below the other; None where there is no such key."""
+    values = [content]
+    for key in keys:
+        below = []
+        for value in values:
+            for each in key.split(","):
+                below.append((value or {}).get(each))
+        values = below
+    return values
 
 
 def main(arguments: Sequence[str] | None = None) -> str:
@@ -428,7 +560,8 @@ def main(arguments: Sequence[str] | None = None) -> str:
     rows = given.rows or list(study.rows)
     if not given.table_only:
         study.run(rows)
-    print(table := study.write_table(rows))
+    table = study.write_table(rows)
+    print(table)
     return table
 
 
