@@ -142,9 +142,16 @@ def _fields_by_name(groups: Sequence[Any]) -> dict[str, Field[Any]]:
 
 
 def _names_in(words: Sequence[str]) -> list[str]:
-    """The names of the options of a command line, with underscores."""
-    options = [word[2:] for word in words if word.startswith("--")]
-    return [option.partition("=")[0].replace("-", "_") for option in options]
+    """The names of the options of a command line, with underscores.
+
+    A word with a space, as in `--options "--max_steps 7"`, is a value, as for argparse.
+    """
+    names = []
+    for word in words:
+        name, _, _ = word.partition("=")
+        if name.startswith("--") and " " not in name:
+            names.append(name[2:].replace("-", "_"))
+    return names
 
 
 def _check_names(

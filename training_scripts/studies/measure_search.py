@@ -1,18 +1,19 @@
 """Measure a model for the studies of search, as it is and calibrated; each text is embedded once.
 
-    python -m training_scripts.studies.measure_search --model runs/search/model --pool xquad_r --tatoeba tatoeba/v1 \\
-        --output measured.json
+    python -m training_scripts.studies.measure_search --model runs/search/model --pool xquad_r \\
+        --tatoeba tatoeba/v1 --output measured.json
 
 - raw: the model as it is;
 - queries, calibrated: after `st-xlret calibrate --corpus POOL`, with `--queries_only` and without;
-- no phrases, five questions: queries alone, with `--no_phrases`, or with `--queries` of five questions a language from
-  the other split, without labels;
+- no phrases, five questions: queries alone, with `--no_phrases`, or with `--queries` of five
+  questions a language from the other split, without labels;
 - aligned: with `shift coral` fitted on the pool and its questions apart, no labels.
 
-The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of all answers, of those
-in the question's language, and of those in others; by mAP@20 among the candidates of the question's own language; and
-by Tatoeba's accuracy (the model as it is). --asked is AfriQA's pool, as `prepare` makes it: success@10 of the
-questions as they were asked, and of their English translations. --held_out chooses learning rates: the mean mAP@20.
+The pool is measured by mAP@20, mAP over the whole ranking, language preference, and recall@10 of
+all answers, of those in the question's language, and of those in others; by mAP@20 among the
+candidates of the question's own language; and by Tatoeba's accuracy (the model as it is). --asked
+is AfriQA's pool, as `prepare` makes it: success@10 of the questions as they were asked, and of
+their English translations. --held_out chooses learning rates: the mean mAP@20.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +53,13 @@ OF_POOL = {
     "preference": "language_preference",
     "whole ranking": "map",
 }
+"""Name of a figure of the pool -> metric."""
+OF_QUESTIONS = {
+    "asked": "success_at_10",
+    "asked MRR": "mrr_at_10",
+    "asked share": "same_language_at_10",
+}
+"""Name of a figure of AfriQA's questions, but for those in English -> metric."""
 
 
 @dataclass
@@ -75,18 +83,18 @@ def mapped(
     calibration: Calibration, vectors: Tensor, role: Role, codes: Sequence[str] | None = None
 ) -> Tensor:
     """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
-    return (
-        vectors
-        if calibration is None
-        else torch.from_numpy(calibration.transform(vectors, role, codes))
-    )
+    if calibration is None:
+        return vectors
+    return torch.from_numpy(calibration.transform(vectors, role, codes))
 
 
 def by_language(vectors: Tensor, codes: Sequence[str]) -> dict[str, Tensor]:
     """Language -> its rows."""
-    return {
-        code: vectors[torch.from_numpy(np.array(codes) == code)] for code in dict.fromkeys(codes)
-    }
+    of_rows = np.array(codes)
+    rows = {}
+    for code in dict.fromkeys(codes):
+        rows[code] = vectors[torch.from_numpy(of_rows == code)]
+    return rows
 
 
 def measure_pool(
@@ -97,33 +105,39 @@ def measure_pool(
     *,
     whole: bool = False,
 ) -> dict[str, float]:
-    """The metrics of `score_ranking` for unit vectors, averaged over the languages of the questions, and further ones.
+    """The metrics of `score_ranking` for unit vectors, averaged over the languages of questions.
 
-    `own` is mAP@20 among the candidates of the question's language, `share` how many of the first 20 results are in it,
-    and, with `whole`, `map` is that of the whole ranking.
+    Further ones are `own`, mAP@20 among the candidates of the question's language, `share`, how
+    many of the first 20 results are in it, and, with `whole`, `map`, that of the whole ranking.
     """
-    asked, codes = data.judged["language"][:], data.corpus["language"][:]
-    queries, documents = (
-        mapped(calibration, queries, "query", asked),
-        mapped(calibration, documents, "document", codes),
-    )
-    ranking, own = ranking_of(queries, documents, 20), []
+    asked = data.judged["language"][:]
+    codes = data.corpus["language"][:]
+    queries = mapped(calibration, queries, "query", asked)
+    documents = mapped(calibration, documents, "document", codes)
+    ranking = ranking_of(queries, documents, 20)
     figures = macro_average(score_ranking(ranking, data, ["map_at_20"]))
-    candidates = by_language(documents, codes)
-    for code in dict.fromkeys(asked):
-        within = data.select_languages([code], corpus=True)
-        # Where each paragraph is in one language, few questions have an answer in their own.
-        rows = torch.from_numpy(np.isin(data.judged["id"][:], within.judged["id"][:]))
-        best = ranking_of(queries[rows], candidates[code], 20)
-        own.append(score_ranking(best, within, ["map_at_20"])[code]["map_at_20"])
-    figures["own"] = float(np.mean(own))
-    figures["share"] = float((np.array(codes)[ranking] == np.array(asked)[:, None]).mean())
+    figures["own"] = precision_among_own(queries, documents, data)
+    is_own = np.array(codes)[ranking] == np.array(asked)[:, None]
+    figures["share"] = float(is_own.mean())
     if whole:
         precisions = torch.from_numpy(average_precisions(queries, documents, data.relevant))
-        figures["map"] = float(
-            np.mean([of_code.mean() for of_code in by_language(precisions, asked).values()])
-        )
+        means = [of_code.mean() for of_code in by_language(precisions, asked).values()]
+        figures["map"] = float(np.mean(means))
     return figures
+
+
+def precision_among_own(queries: Tensor, documents: Tensor, data: RetrievalData) -> float:
+    """The mAP@20 of questions among the candidates of their language, averaged over languages."""
+    candidates = by_language(documents, data.corpus["language"][:])
+    names = data.judged["id"][:]
+    precisions = []
+    for code in dict.fromkeys(data.judged["language"][:]):
+        within = data.select_languages([code], corpus=True)
+        # Where each paragraph is in one language, few questions have an answer in their own.
+        rows = torch.from_numpy(np.isin(names, within.judged["id"][:]))
+        ranking = ranking_of(queries[rows], candidates[code], 20)
+        precisions.append(score_ranking(ranking, within, ["map_at_20"])[code]["map_at_20"])
+    return float(np.mean(precisions))
 
 
 def embedded(
@@ -136,93 +150,125 @@ def embedded(
 
 def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
     """Vectors of the questions and of the candidates."""
-    return embed(full_texts(data.judged), "query"), embed(full_texts(data.corpus), "document")
+    queries = embed(full_texts(data.judged), "query")
+    documents = embed(full_texts(data.corpus), "document")
+    return queries, documents
 
 
 def lsar_calibrations(
-    embed: Embed, documents: Mapping[str, Tensor], questions: Any = None
+    embed: Embed, documents: Mapping[str, Tensor], questions: Mapping[str, Tensor] | None = None
 ) -> dict[str, Calibration]:
-    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and to questions."""
-    phrases: Any = {
-        "mul": embed([text for part in weak_language_phrases().values() for text in part], "query")
-    }
-    fit = partial(VectorCalibration.fit, documents, queries_only=True)
-    ways = {
+    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and questions."""
+    texts = []
+    for of_language in weak_language_phrases().values():
+        texts += of_language
+    phrases = {"mul": embed(texts, "query")}
+    fit = VectorCalibration.fit
+    ways: dict[str, Calibration] = {
         "raw": None,
-        "queries": fit(phrases=phrases),
-        "calibrated": fit(phrases=phrases, queries_only=False),
+        "queries": fit(documents, queries_only=True, phrases=phrases),
+        "calibrated": fit(documents, queries_only=False, phrases=phrases),
     }
     if questions is not None:
-        ways |= {"no phrases": fit(), "five questions": fit(phrases=phrases, queries=questions)}
+        ways["no phrases"] = fit(documents, queries_only=True)
+        ways["five questions"] = fit(
+            documents, queries_only=True, phrases=phrases, queries=questions
+        )
     return ways
 
 
-def figures_of_pool(embed: Embed, options: Arguments) -> dict[str, float]:
-    """The scores of XQuAD-R and Tatoeba for each way."""
-    data, figures = read_lareqa(str(options.pool), context=options.context), dict[str, float]()
+def figures_of_pool(embed: Embed, folder: str, context: bool) -> dict[str, float]:
+    """The scores of XQuAD-R for each way."""
+    data = read_lareqa(folder, context=context)
     queries, documents = both_sides(embed, data)
-    stored, asked = (
-        by_language(documents, data.corpus["language"][:]),
-        by_language(queries, data.judged["language"][:]),
-    )
-    coral = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
-    for way, calibration in {**lsar_calibrations(embed, stored), "aligned": coral}.items():
+    stored = by_language(documents, data.corpus["language"][:])
+    asked = by_language(queries, data.judged["language"][:])
+    ways = lsar_calibrations(embed, stored)
+    ways["aligned"] = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
+    figures = {}
+    for way, calibration in ways.items():
         scores = measure_pool(queries, documents, data, calibration, whole=True)
-        names = OF_POOL | {
-            key.replace("_at_", "@").replace("_", " "): key for key in scores if "recall" in key
-        }
-        figures |= {f"{way} {name}": scores[key] for name, key in names.items() if key in scores}
-    texts = load_tatoeba(options.tatoeba, [*TATOEBA, *FURTHER]) if options.tatoeba else {}
-    if accuracy := {
-        code: sum(retrieval_accuracy(*map(embed, sides))) / 2 for code, sides in texts.items()
-    }:
-        figures["raw Tatoeba"] = sum(accuracy[code] for code in TATOEBA) / len(TATOEBA)
-        figures["raw Tatoeba of all"] = sum(accuracy.values()) / len(accuracy)
+        for name, metric in OF_POOL.items():
+            if metric in scores:
+                figures[f"{way} {name}"] = scores[metric]
+        for metric, score in scores.items():
+            if "recall" in metric:
+                name = metric.replace("_at_", "@").replace("_", " ")
+                figures[f"{way} {name}"] = score
     return figures
+
+
+def figures_of_tatoeba(embed: Embed, folder: str) -> dict[str, float]:
+    """The accuracy of Tatoeba, the mean of both directions, for the model as it is."""
+    accuracies = {}
+    for code, (texts, english) in load_tatoeba(folder, [*TATOEBA, *FURTHER]).items():
+        directions = retrieval_accuracy(embed(texts), embed(english))
+        accuracies[code] = sum(directions) / 2
+    of_the_paper = sum(accuracies[code] for code in TATOEBA) / len(TATOEBA)
+    of_all = sum(accuracies.values()) / len(accuracies)
+    return {"raw Tatoeba": of_the_paper, "raw Tatoeba of all": of_all}
 
 
 def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, float]:
     """The scores of AfriQA for each way that needs no language of a question."""
-    data, figures = read_beir(folder, split=split), dict[str, float]()
+    data = read_beir(folder, split=split)
     queries, documents = both_sides(embed, data)
     stored = by_language(documents, data.corpus["language"][:])
-    others: Any = read_beir(folder, split="dev" if split == "train" else "train").judged.to_pandas()
-    by_code = others.groupby("language")["text"]
-    questions = {
-        code: embed(list(texts[:QUESTIONS]), "query") for code, texts in by_code if code != "en"
-    }
+    other_split = "dev" if split == "train" else "train"
+    questions = some_questions(embed, read_beir(folder, split=other_split))
+    figures = {}
     for way, calibration in lsar_calibrations(embed, stored, questions).items():
-        ranking = ranking_of(
-            mapped(calibration, queries, "query"), mapped(calibration, documents, "document"), 10
-        )
+        asked = mapped(calibration, queries, "query")
+        searched = mapped(calibration, documents, "document")
+        ranking = ranking_of(asked, searched, 10)
         scores = score_ranking(ranking, data, ["success_at_10", "mrr_at_10"])
-        figures[f"{way} English"] = scores.pop("en")["success_at_10"]
-        names = {
-            "asked": "success_at_10",
-            "asked MRR": "mrr_at_10",
-            "asked share": "same_language_at_10",
-        }
-        figures |= {f"{way} {name}": macro_average(scores)[key] for name, key in names.items()}
-        figures |= {f"{way} asked {code}": score["success_at_10"] for code, score in scores.items()}
+        of_english = scores.pop("en")
+        figures[f"{way} English"] = of_english["success_at_10"]
+        means = macro_average(scores)
+        for name, metric in OF_QUESTIONS.items():
+            figures[f"{way} {name}"] = means[metric]
+        for code, of_code in scores.items():
+            figures[f"{way} asked {code}"] = of_code["success_at_10"]
     return figures
+
+
+def some_questions(embed: Embed, data: RetrievalData) -> dict[str, Tensor]:
+    """The vectors of the first questions of each language but English."""
+    table: Any = data.judged.to_pandas()
+    questions = {}
+    for code, texts in table.groupby("language")["text"]:
+        if code != "en":
+            questions[code] = embed(list(texts[:QUESTIONS]), "query")
+    return questions
+
+
+def figure_of_held_out(embed: Embed, pools: Sequence[str]) -> float:
+    """The mean mAP@20 of the model as it is."""
+    precisions = []
+    for pool in pools:
+        data = read_lareqa(pool)
+        queries, documents = both_sides(embed, data)
+        precisions.append(measure_pool(queries, documents, data)["map_at_20"])
+    return sum(precisions) / len(precisions)
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:
     """Measure the model; returns the figures, which are in the file too."""
     (options,) = parse([Arguments], arguments, description=__doc__)
     check_output_file(options.output, ours="measure_search")
-    embed, figures = (
-        partial(embedded, load_model(options.model), options.precision),
-        dict[str, float](),
-    )
-    if pools := [read_lareqa(pool) for pool in options.held_out]:
-        figures["raw held out"] = sum(
-            measure_pool(*both_sides(embed, p), p)["map_at_20"] for p in pools
-        ) / len(pools)
-    figures |= figures_of_pool(embed, options) if options.pool else {}
-    figures |= figures_of_questions(embed, options.asked, options.split) if options.asked else {}
+    embed = partial(embedded, load_model(options.model), options.precision)
+    figures: dict[str, float] = {}
+    if options.held_out:
+        figures["raw held out"] = figure_of_held_out(embed, options.held_out)
+    if options.pool:
+        figures |= figures_of_pool(embed, options.pool, options.context)
+    if options.pool and options.tatoeba:
+        figures |= figures_of_tatoeba(embed, options.tatoeba)
+    if options.asked:
+        figures |= figures_of_questions(embed, options.asked, options.split)
     write_json(options.output, figures, ours="measure_search")
-    print("".join(f"{name}: {100 * score:.1f}\n" for name, score in figures.items()))
+    lines = [f"{name}: {100 * score:.1f}\n" for name, score in figures.items()]
+    print("".join(lines))
     return figures
 
 

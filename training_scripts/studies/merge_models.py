@@ -1,10 +1,11 @@
-"""Average models that were trained from one checkpoint, such as those of several seeds, or add what they learned.
+"""Average models that were trained from one checkpoint, or add what they learned.
 
-    python -m training_scripts.studies.merge_models --model M --add runs/a/model:0.7 runs/b/model:0.3 \\
-        --output runs/merged
+    python -m training_scripts.studies.merge_models --model M \\
+        --add runs/a/model:0.7 runs/b/model:0.3 --output runs/merged
 
-The result has the checkpoint's weights plus a share of each model's change of them, by default the same of each, which
-is the mean of the models (Wortsman et al., ICML 2022); shares are task arithmetic (Ilharco et al., ICLR 2023).
+The result has the checkpoint's weights plus a share of each model's change of them, by default the
+same of each, which is the mean of the models, such as those of several seeds (Wortsman et al., ICML
+2022); shares are task arithmetic (Ilharco et al., ICLR 2023).
 """
 
 from dataclasses import dataclass, field
@@ -26,22 +27,31 @@ class Arguments:
     overwrite: bool = option(False, "Replace a model that is there.")
 
 
+def read_shares(entries: list[str]) -> dict[str, float]:
+    """Folder -> share of what was learned, of FOLDER:SHARE; without a share, the same of each."""
+    shares = {}
+    for entry in entries:
+        if ":" in entry:
+            folder, share = entry.rsplit(":", 1)
+            shares[folder] = float(share)
+        else:
+            shares[entry] = 1 / len(entries)
+    return shares
+
+
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> None:
     """Merge the models as the command line says."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    shares = dict(
-        entry.rsplit(":", 1) if ":" in entry else (entry, 1 / len(given.add)) for entry in given.add
-    )
+    shares = read_shares(given.add)
     merged = load_model(given.model, "cpu")
-    weights = {
-        name: weight for name, weight in merged.state_dict().items() if weight.is_floating_point()
-    }
+    state = merged.state_dict()
+    weights = {name: weight for name, weight in state.items() if weight.is_floating_point()}
     original = {name: weight.clone() for name, weight in weights.items()}
     for folder, share in shares.items():
         trained = load_model(folder, "cpu").state_dict()
         for name, weight in weights.items():
-            weight += float(share) * (trained[name] - original[name])
+            weight += share * (trained[name] - original[name])
     write_model(merged, given.output, overwrite=given.overwrite, inputs=[given.model, *shares])
 
 

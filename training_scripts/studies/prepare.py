@@ -1,30 +1,32 @@
-"""Data that several rows of a study share: test sets, what must not be trained on, and parts of the texts.
+"""Data that several rows of a study share: test sets, what is left out, and parts of the texts.
 
     python -m training_scripts.studies.prepare --kind apart --pools xquad_r --output apart
 
 - held-out: translations of TICO-19 in one pool of 11 languages;
 - questions: English questions (--retrieval) among the sentences of their paragraphs;
-- part: every fourth paragraph of XQuAD-R (--pools); apart: each of its paragraphs in one language, with
-  `--english_share 0.6` that share in English;
-- afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu (--pools), the English passages that answer
-  them, and passages of news (--documents) that crowd them out, `--per_language 500` at most. The judgements `train` and
-  `dev` are also those of the questions' English translations, whose scores, those of "en", are the bound;
+- part: every fourth paragraph of XQuAD-R (--pools); apart: each of its paragraphs in one language,
+  with `--english_share 0.6` that share in English;
+- afriqa: questions that people asked in Hausa, Igbo, Kinyarwanda and Zulu (--pools), the English
+  passages that answer them, and passages of news (--documents) that crowd them out,
+  `--per_language 500` at most. The judgements `train` and `dev` are also those of the questions'
+  English translations, whose scores, those of "en", are the bound;
 - sentences: those of test sets (--pools, --tatoeba);
 - pairs: parallel sentences `--without` some languages, or a `--third` of them;
-- contexts: parallel sentences of documents (--pairs), each with those that follow it, as `train search --context` reads
-  sentences and paragraphs, without those to `--exclude`;
+- contexts: parallel sentences of documents (--pairs), each with those that follow it, as
+  `train search --context` reads sentences and paragraphs, without those to `--exclude`;
 - documents: the first sentences `--per_language`;
-- head: an encoder (--model) with a head for masked words, which is trained on documents while the encoder stays.
+- head: an encoder (--model) with a head for masked words, which is trained on documents while the
+  encoder stays.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from transformers import AutoModelForMaskedLM, set_seed
@@ -40,6 +42,8 @@ from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts
 from training_scripts.demo.demo import read_sentences
 
+Row: TypeAlias = dict[str, Any]
+
 KINDS = [
     "held-out",
     "questions",
@@ -52,9 +56,25 @@ KINDS = [
     "contexts",
     "afriqa",
 ]
-Asked = tuple[
-    str, str, list[tuple[str, str]]
-]  # a question, its language, and candidates with theirs
+SIDES = (("source", "source_language"), ("target", "target_language"))
+BLOCK = 5  # sentences that stand together
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, its language, and its candidates, each with its language."""
+
+    question: str
+    language: str
+    candidates: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool in BEIR's layout: the rows of its files, and the lines of judgements of each split."""
+
+    rows: dict[str, list[Row]]
+    judged: dict[str, list[list[str]]]
 
 
 @dataclass
@@ -89,262 +109,357 @@ class Arguments:
     tatoeba: str | None = option(None, "sentences: folder of Tatoeba.")
 
 
-def read_pool(
-    pool: str, *splits: str
-) -> tuple[dict[str, list[dict[str, Any]]], dict[str, list[list[str]]]]:
-    """The rows of a pool in BEIR's layout, and the judgements of splits as the cells of their lines."""
-    rows = {
-        name: [row for _, row in read_jsonl(find_file(pool, f"{name}.jsonl"))]
-        for name in ("corpus", "queries")
-    }
-    files = {split: find_file(pool, f"qrels/{split}.tsv") for split in splits}
-    return rows, {
-        split: [line.split("\t") for _, line in read_lines(file)][1:]
-        for split, file in files.items()
-    }
+def read_pool(pool: str, *splits: str) -> Pool:
+    """Read a pool, and the judgements of splits."""
+    rows = {}
+    for name in ("corpus", "queries"):
+        file = find_file(pool, f"{name}.jsonl")
+        rows[name] = [row for _, row in read_jsonl(file)]
+    judged = {}
+    for split in splits:
+        _, *lines = read_lines(find_file(pool, f"qrels/{split}.tsv"))
+        judged[split] = [line.split("\t") for _, line in lines]
+    return Pool(rows, judged)
 
 
 def write_rows(file: Path, rows: Iterable[Any]) -> None:
     """Write JSON lines."""
-    write_text(file, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    write_text(file, "".join(lines))
 
 
-def write_pool(
-    folder: Path, rows: Mapping[str, Iterable[Any]], judged: Mapping[str, Sequence[Sequence[str]]]
-) -> None:
+def write_pool(folder: Path, pool: Pool) -> None:
     """Write a pool in BEIR's layout."""
     with atomic_directory(folder, overwrite=True) as temporary:
-        for name, part in rows.items():
-            write_rows(temporary / f"{name}.jsonl", part)
-        for split, lines in judged.items():
-            text = "".join(
-                "\t".join(cells) + "\n" for cells in (("query-id", "corpus-id", "score"), *lines)
-            )
-            write_text(temporary / f"qrels/{split}.tsv", text)
+        for name, rows in pool.rows.items():
+            write_rows(temporary / f"{name}.jsonl", rows)
+        for split, judged in pool.judged.items():
+            table = [["query-id", "corpus-id", "score"], *judged]
+            lines = ["\t".join(cells) + "\n" for cells in table]
+            write_text(temporary / f"qrels/{split}.tsv", "".join(lines))
 
 
-def translations() -> Iterator[Asked]:
-    """Each sentence of TICO-19 asks in one language, and its translations are the answers."""
+# Kinds: each makes the output that the options say.
+
+
+def write_translations(options: Arguments, output: Path) -> None:
+    """held-out: each sentence of TICO-19 asks in one language, its translations are the answers."""
+    questions = []
     for number, row in enumerate(read_sentences()):
-        asked = list(row)[number % len(row)]
-        yield (
-            row[asked],
-            asked,
-            [(text, language) for language, text in row.items() if language != asked],
-        )
+        languages = list(row)
+        language = languages[number % len(row)]
+        answers = [(text, code) for code, text in row.items() if code != language]
+        questions.append(Asked(row[language], language, answers))
+    write_pool(output, pool_of_questions(questions))
 
 
-def english_questions(sources: Sequence[str]) -> Iterator[Asked]:
-    """500 questions from all of the data; the sentence with the answer comes first, then three of its paragraph."""
-    questions = load_retrieval(sources, positives="sentence", negatives=3, titles=False)
-    for row in questions.select(range(0, len(questions), max(1, len(questions) // 500))[:500]):
-        question, *texts, language = row.values()
-        yield question, language, [(text, language) for text in texts]
+def write_english_questions(options: Arguments, output: Path) -> None:
+    """questions: 500 from all of the data, each with its answer and three other sentences."""
+    rows = load_retrieval(options.retrieval, positives="sentence", negatives=3, titles=False)
+    every = max(1, len(rows) // 500)
+    questions = []
+    for row in rows.select(range(0, len(rows), every)[:500]):
+        names = ("positive", "negative_1", "negative_2", "negative_3")
+        candidates = [(row[name], row["language"]) for name in names]
+        questions.append(Asked(row["query"], row["language"], candidates))
+    write_pool(output, pool_of_questions(questions, answers=1))
 
 
-def write_questions(questions: Iterable[Asked], folder: Path, answers: int | None = None) -> None:
-    """Write a pool of which the first candidates of a question, by default all, are answers."""
-    names, asked, judged = dict[tuple[str, str], str](), [], []
-    for number, (question, language, candidates) in enumerate(questions):
-        asked.append({"_id": f"q{number}", "text": question, "metadata": {"language": language}})
-        documents = [names.setdefault(candidate, f"d{len(names)}") for candidate in candidates]
-        judged += [(f"q{number}", name, "1") for name in documents[:answers]]
-    corpus = [
-        {"_id": name, "text": text, "metadata": {"language": code}}
-        for (text, code), name in names.items()
-    ]
-    write_pool(folder, {"corpus": corpus, "queries": asked}, {"test": judged})
+def pool_of_questions(questions: Iterable[Asked], answers: int | None = None) -> Pool:
+    """A pool of which the first candidates of a question, by default all, are answers."""
+    names: dict[tuple[str, str], str] = {}
+    queries = []
+    judged = []
+    for number, asked in enumerate(questions):
+        query = f"q{number}"
+        queries.append(row_of_text(query, asked.question, asked.language))
+        for candidate in asked.candidates:
+            names.setdefault(candidate, f"d{len(names)}")
+        for candidate in asked.candidates[:answers]:
+            judged.append([query, names[candidate], "1"])
+    corpus = [row_of_text(name, text, language) for (text, language), name in names.items()]
+    return Pool({"corpus": corpus, "queries": queries}, {"test": judged})
 
 
-def part_of_pool(
-    pool: str, folder: Path, languages: Sequence[str], english_share: float | None
-) -> None:
-    """Write each paragraph of XQuAD-R in one language, by the share of English, or every fourth in all, if None."""
-    rows, judged = read_pool(pool, "test", "test-same-language")
-    corpus, queries = (
-        {row["_id"]: row["metadata"] for row in rows[name]} for name in ("corpus", "queries")
-    )
-    codes = sorted(languages or {about["language"] for about in corpus.values()})
-    paragraphs = list(dict.fromkeys(about["document"] for about in corpus.values()))
-    languages_of = dict.fromkeys(paragraphs[::4], codes)
-    if english_share is not None:
-        others = [code for code in codes if code != "en"] if english_share else codes
-        for number, paragraph in enumerate(paragraphs):
-            before, after = int(number * english_share), int((number + 1) * english_share)
-            languages_of[paragraph] = [
-                "en" if after > before else others[(number - before) % len(others)]
-            ]
-    kept = {
-        name
-        for name, about in corpus.items()
-        if about["language"] in languages_of.get(about["document"], ())
-    }
-    for split, lines in judged.items():
-        judged[split] = [
-            cells for cells in lines if queries[cells[0]]["language"] in codes and cells[1] in kept
-        ]
-    kept |= {cells[0] for lines in judged.values() for cells in lines}
-    write_pool(
-        folder,
-        {name: (row for row in part if row["_id"] in kept) for name, part in rows.items()},
-        judged,
-    )
+def row_of_text(name: str, text: str, language: str) -> Row:
+    """A text in BEIR's layout."""
+    return {"_id": name, "text": text, "metadata": {"language": language}}
 
 
-def write_afriqa(
-    pool: str, news: Sequence[str], topics: Sequence[str], folder: Path, per_language: int
-) -> None:
-    """Write AfriQA among passages of news that are as long, each language's from all of its articles.
+def write_part(options: Arguments, output: Path) -> None:
+    """part: every fourth paragraph of XQuAD-R in all languages."""
+    pool = read_xquad(options)
+    codes = languages_of(pool, options)
+    paragraphs = paragraphs_of(pool)[::4]
+    write_pool(output, some_paragraphs(pool, dict.fromkeys(paragraphs, codes), codes))
 
-    Each question stands once as it was asked, and once in its English translation; those of `train` are pairs, too, and
-    a log without labels (`log.jsonl`). `questions.jsonl` has the questions that stand in the news, and `topics.jsonl`
-    those of MIRACL's files of topics, `topics.miracl-v1.0-yo-dev.tsv`.
+
+def write_apart(options: Arguments, output: Path) -> None:
+    """apart: each paragraph of XQuAD-R in one language, a share of them in English.
+
+    Without a share, English is a language like the others.
     """
-    rows, judged = read_pool(pool, "train", "dev")
-    length = np.median([len(row["text"]) for row in rows["corpus"]])
-    passages: dict[str, list[dict[str, Any]]] = {}
-    rows["questions"] = []
-    for article in (row for file in news for _, row in read_jsonl(file)):
-        language, text = article["language"], ""
+    share = options.english_share
+    pool = read_xquad(options)
+    codes = languages_of(pool, options)
+    others = [code for code in codes if code != "en"] if share else codes
+    language_of = {}
+    for number, paragraph in enumerate(paragraphs_of(pool)):
+        english_before = int(number * share)
+        if int((number + 1) * share) > english_before:
+            language_of[paragraph] = ["en"]
+        else:
+            language_of[paragraph] = [others[(number - english_before) % len(others)]]
+    write_pool(output, some_paragraphs(pool, language_of, codes))
+
+
+def read_xquad(options: Arguments) -> Pool:
+    """XQuAD-R with the judgements of one pool of all languages, and of one of each."""
+    return read_pool(options.pools[0], "test", "test-same-language")
+
+
+def languages_of(pool: Pool, options: Arguments) -> list[str]:
+    """The languages to keep, by default all of a pool."""
+    languages = {row["metadata"]["language"] for row in pool.rows["corpus"]}
+    return sorted(options.languages or languages)
+
+
+def paragraphs_of(pool: Pool) -> list[str]:
+    """The paragraphs of a pool in their order."""
+    paragraphs = [row["metadata"]["document"] for row in pool.rows["corpus"]]
+    return list(dict.fromkeys(paragraphs))
+
+
+def some_paragraphs(pool: Pool, kept: dict[str, list[str]], codes: Sequence[str]) -> Pool:
+    """Paragraphs of a pool, each in the languages that are kept of it, with their questions."""
+    corpus = []
+    for row in pool.rows["corpus"]:
+        about = row["metadata"]
+        if about["language"] in kept.get(about["document"], []):
+            corpus.append(row)
+    names = {row["_id"] for row in corpus}
+    asked = {row["_id"] for row in pool.rows["queries"] if row["metadata"]["language"] in codes}
+    judged = {}
+    for split, lines in pool.judged.items():
+        judged[split] = [cells for cells in lines if cells[0] in asked and cells[1] in names]
+    answered = {cells[0] for lines in judged.values() for cells in lines}
+    queries = [row for row in pool.rows["queries"] if row["_id"] in answered]
+    return Pool({"corpus": corpus, "queries": queries}, judged)
+
+
+def write_afriqa(options: Arguments, output: Path) -> None:
+    """afriqa: AfriQA among passages of news that are as long, each language's from all articles.
+
+    Each question stands once as it was asked, and once in its English translation; those of `train`
+    are pairs, too, and a log without labels (`log.jsonl`). `questions.jsonl` has the questions that
+    stand in the news, and `topics.jsonl` those of MIRACL's files of topics,
+    `topics.miracl-v1.0-yo-dev.tsv`.
+    """
+    pool = read_pool(options.pools[0], "train", "dev")
+    corpus = pool.rows["corpus"]
+    queries = pool.rows["queries"]
+    articles = [row for file in options.documents for _, row in read_jsonl(file)]
+    length = np.median([len(row["text"]) for row in corpus])
+    train = {query for query, *_ in pool.judged["train"]}
+    pairs = [translated_pair(row) for row in queries if row["_id"] in train]
+    rows = {
+        "corpus": corpus + passages_of_news(articles, length, options.per_language),
+        "queries": queries + [in_english(row) for row in queries],
+        "questions": questions_in_news(articles),
+        "pairs": pairs,
+        "log": [{"text": row["source"], "language": row["source_language"]} for row in pairs],
+    }
+    if options.topics:
+        rows["topics"] = read_topics(options.topics)
+    judged = {}
+    for split, lines in pool.judged.items():
+        of_english = [[f"{query}-en", *cells] for query, *cells in lines]
+        judged[split] = lines + of_english
+    write_pool(output, Pool(rows, judged))
+
+
+def passages_of_news(articles: Iterable[Row], length: float, per_language: int) -> list[Row]:
+    """Passages of at least a length, evenly from all articles of a language."""
+    passages: dict[str, list[Row]] = {}
+    for article in articles:
+        language = article["language"]
         of_language = passages.setdefault(language, [])
-        texts = (article["title"], *article["sentences"])
-        rows["questions"] += [
-            {"text": line, "language": language} for line in texts if line.endswith("?")
-        ]
+        text = ""
         for sentence in article["sentences"]:
             text = f"{text} {sentence}".strip()
             if len(text) >= length:  # what is left of an article is no passage
-                about = {
-                    "title": article["title"],
-                    "text": text,
-                    "metadata": {"language": language},
-                }
-                of_language.append({"_id": f"news-{language}-{len(of_language)}", **about})
+                row = {"_id": f"news-{language}-{len(of_language)}", "title": article["title"]}
+                of_language.append(row | {"text": text, "metadata": {"language": language}})
                 text = ""
+    kept = []
     for of_language in passages.values():
-        rows["corpus"] += of_language[:: math.ceil(len(of_language) / per_language)]
-    asked, train = rows["queries"], {query for query, *_ in judged["train"]}
-    rows["queries"] = asked + [
-        {
-            "_id": f"{row['_id']}-en",
-            "text": row["metadata"]["english"],
-            "metadata": {"language": "en"},
-        }
-        for row in asked
-    ]
-    rows["pairs"] = [
-        {"source": row["text"], "source_language": row["metadata"]["language"]}
-        | {"target": row["metadata"]["english"], "target_language": "en"}
-        for row in asked
-        if row["_id"] in train
-    ]
-    if topics:
-        rows["topics"] = [
-            {"text": line.split("\t")[1], "language": Path(file).name.split("-")[2]}
-            for file in topics
-            for _, line in read_lines(file)
-        ]
-    rows["log"] = [
-        {"text": pair["source"], "language": pair["source_language"]} for pair in rows["pairs"]
-    ]
-    for lines in judged.values():
-        lines += [[f"{query}-en", *cells] for query, *cells in lines]
-    write_pool(folder, rows, judged)
+        if of_language:
+            kept += of_language[:: math.ceil(len(of_language) / per_language)]
+    return kept
 
 
-def encoder_with_head(checkpoint: str, texts: Sequence[str], folder: Path) -> None:
-    """Write an encoder with a head for masked words, trained on the encoder as it is, and the curve of its loss."""
-    model = load_model(checkpoint)
+def questions_in_news(articles: Iterable[Row]) -> list[Row]:
+    """The titles and sentences of articles that are questions."""
+    questions = []
+    for article in articles:
+        for text in (article["title"], *article["sentences"]):
+            if text.endswith("?"):
+                questions.append({"text": text, "language": article["language"]})
+    return questions
+
+
+def in_english(question: Row) -> Row:
+    """A question of AfriQA in its English translation."""
+    return row_of_text(f"{question['_id']}-en", question["metadata"]["english"], "en")
+
+
+def translated_pair(question: Row) -> Row:
+    """A question of AfriQA and its English translation as parallel sentences."""
+    about = question["metadata"]
+    return {
+        "source": question["text"],
+        "source_language": about["language"],
+        "target": about["english"],
+        "target_language": "en",
+    }
+
+
+def read_topics(files: Iterable[str]) -> list[Row]:
+    """The questions of MIRACL's files of topics, which name their language."""
+    rows = []
+    for file in files:
+        language = Path(file).name.split("-")[2]
+        for _, line in read_lines(file):
+            rows.append({"text": line.split("\t")[1], "language": language})
+    return rows
+
+
+def write_encoder_with_head(options: Arguments, output: Path) -> None:
+    """head: an encoder with a head for masked words, and the curve of the head's loss.
+
+    The head is trained on the encoder as it is.
+    """
+    documents = load_documents(options.documents, languages=options.languages or None)
+    texts = balanced_texts([(documents, "sentence", "language")], options.characters)
+    model = load_model(str(options.model))
     set_seed(0)  # of the weights of the head
     loss = MaskedLMLoss(model, fresh_head=True, seed=0)
     with autocast("auto", model.device):
-        curve = loss.train_head(texts)
+        curve = loss.train_head(list(texts))
     encoder: Any = model[0].auto_model
     whole = AutoModelForMaskedLM.from_config(encoder.config)
     whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
     whole.load_state_dict(loss.lm_head.transform.state_dict(), strict=False)
     whole.get_output_embeddings().bias.data.copy_(loss.lm_head.bias)
-    with atomic_directory(folder, overwrite=True) as temporary:
+    with atomic_directory(output, overwrite=True) as temporary:
         model.save(str(temporary))
         whole.save_pretrained(temporary)
         write_json(temporary / "held_out_losses.json", curve)
 
 
-def in_contexts(files: Iterable[str], exclude: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The first of every five parallel sentences of a document with all five, but for those with an excluded sentence.
+def write_sentences(options: Arguments, output: Path) -> None:
+    """sentences: all texts of test sets, which are not to be trained on."""
+    texts = set()
+    for pool in options.pools:
+        for rows in read_pool(pool).rows.values():
+            texts |= {row["text"] for row in rows}
+    if options.tatoeba:
+        for file in Path(options.tatoeba).glob("*.eng"):
+            texts |= set(file.read_text(encoding="utf-8").splitlines())
+    lines = {" ".join(text.split()) for text in texts}
+    write_text(output, "\n".join(sorted(lines)) + "\n")
 
-    The document is what stands before the last `#`, `:` or `-` of a pair's `id`; one sentence alone has no context.
+
+def write_pairs(options: Arguments, output: Path) -> None:
+    """pairs: parallel sentences without some languages, or a third of them."""
+
+    def is_kept(row: Row) -> bool:
+        languages = {row["source_language"], row["target_language"]}
+        return languages.isdisjoint(options.without)
+
+    pairs = load_pairs(options.pairs, languages=options.languages or None)
+    pairs = pairs.filter(is_kept)
+    if options.third is not None:
+        pairs = pairs.shard(num_shards=3, index=options.third, contiguous=False)
+    pairs.to_json(str(output), force_ascii=False)
+
+
+def write_contexts(options: Arguments, output: Path) -> None:
+    """contexts: the first of every five parallel sentences of a document with all five.
+
+    Those with an excluded sentence are left out; one sentence alone has no context.
     """
-    excluded = {normalise_text(text) for file in exclude for _, text in read_lines(file)}
-    for file in files:
-        rows = (row for _, row in read_jsonl(file))
-        for _, document in groupby(
-            rows, lambda row: (re.sub("[#:-][^#:-]*$", "", row["id"]), row["target_language"])
-        ):
-            while len(block := list(islice(document, 5))) > 1:
-                if excluded.isdisjoint(normalise_text(pair["source"]) for pair in block):
-                    row: dict[str, str] = {}
-                    for side, field in (
-                        ("source", "source_language"),
-                        ("target", "target_language"),
-                    ):
-                        context = join_sentences([pair[side] for pair in block], block[0][field])
-                        row |= {field: block[0][field], side: f"{block[0][side]} {context}"}
-                    yield row
+    excluded = set()
+    for file in options.exclude:
+        excluded |= {normalise_text(text) for _, text in read_lines(file)}
+    rows = []
+    for file in options.pairs:
+        for block in blocks_of(file):
+            sources = {normalise_text(pair["source"]) for pair in block}
+            if len(block) > 1 and excluded.isdisjoint(sources):
+                rows.append(with_context(block))
+    write_rows(output, rows)
+
+
+def blocks_of(file: str) -> Iterator[list[Row]]:
+    """The parallel sentences of a file, in runs of five of one document and language."""
+    pairs = [row for _, row in read_jsonl(file)]
+    for _, document in groupby(pairs, document_of):
+        sentences = list(document)
+        for start in range(0, len(sentences), BLOCK):
+            yield sentences[start : start + BLOCK]
+
+
+def document_of(pair: Row) -> tuple[str, str]:
+    """The document of a pair, which stands before the last `#`, `:` or `-` of its `id`."""
+    return re.sub("[#:-][^#:-]*$", "", pair["id"]), pair["target_language"]
+
+
+def with_context(block: Sequence[Row]) -> Row:
+    """The first of some parallel sentences, each side followed by all of them."""
+    first = block[0]
+    row: Row = {}
+    for side, language in SIDES:
+        context = join_sentences([pair[side] for pair in block], first[language])
+        row[language] = first[language]
+        row[side] = f"{first[side]} {context}"
+    return row
+
+
+def write_documents(options: Arguments, output: Path) -> None:
+    """documents: the first sentences of each language, each a document of its own."""
+    documents: Any = load_documents(options.documents, languages=options.languages or None)
+    table = documents.select_columns(["language", "sentence"]).to_pandas()
+    first = table.groupby("language").head(options.per_language)
+    rows = []
+    for language, sentence in first.to_numpy():
+        rows.append({"language": language, "sentences": [sentence]})
+    write_rows(output, rows)
+
+
+MAKERS: dict[str, Callable[[Arguments, Path], None]] = {
+    "held-out": write_translations,
+    "questions": write_english_questions,
+    "part": write_part,
+    "apart": write_apart,
+    "sentences": write_sentences,
+    "pairs": write_pairs,
+    "documents": write_documents,
+    "head": write_encoder_with_head,
+    "contexts": write_contexts,
+    "afriqa": write_afriqa,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Make a file or folder."""
     (options,) = parse([Arguments], arguments, description=__doc__)
-    output, languages = Path(options.output), options.languages or None
+    output = Path(options.output)
     if output.is_file():
         raise FileExistsError(
             f"{output} is there already: nothing is overwritten, give another name"
         )
-    if options.kind == "held-out":
-        write_questions(translations(), output)
-    elif options.kind == "questions":
-        write_questions(english_questions(options.retrieval), output, answers=1)
-    elif options.kind in ("part", "apart"):
-        share = options.english_share if options.kind == "apart" else None
-        part_of_pool(options.pools[0], output, options.languages, share)
-    elif options.kind == "head":
-        sources = [(load_documents(options.documents, languages=languages), "sentence", "language")]
-        encoder_with_head(
-            str(options.model), list(balanced_texts(sources, options.characters)), output
-        )
-    elif options.kind == "sentences":
-        texts = {
-            row["text"]
-            for pool in options.pools
-            for rows in read_pool(pool)[0].values()
-            for row in rows
-        }
-        for file in Path(options.tatoeba).glob("*.eng") if options.tatoeba else ():
-            texts |= set(file.read_text(encoding="utf-8").splitlines())
-        write_text(output, "\n".join(sorted({" ".join(text.split()) for text in texts})) + "\n")
-    elif options.kind == "afriqa":
-        write_afriqa(
-            options.pools[0], options.documents, options.topics, output, options.per_language
-        )
-    elif options.kind == "contexts":
-        write_rows(output, in_contexts(options.pairs, options.exclude))
-    elif options.kind == "documents":
-        rows: Any = load_documents(options.documents, languages=languages).select_columns(
-            ["language", "sentence"]
-        )
-        first = rows.to_pandas().groupby("language").head(options.per_language)
-        write_rows(
-            output, ({"language": code, "sentences": [text]} for code, text in first.to_numpy())
-        )
-    else:
-        pairs, apart = load_pairs(options.pairs, languages=languages), set(options.without)
-        pairs = pairs.filter(
-            lambda row: apart.isdisjoint((row["source_language"], row["target_language"]))
-        )
-        if options.third is not None:
-            pairs = pairs.shard(num_shards=3, index=options.third, contiguous=False)
-        pairs.to_json(str(output), force_ascii=False)
+    MAKERS[options.kind](options, output)
 
 
 if __name__ == "__main__":
