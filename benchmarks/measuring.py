@@ -15,8 +15,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from st_xlret.evaluation import markdown_table
 from st_xlret.files import check_output_file, write_json
+from st_xlret.tables import records_table
 
 Step: TypeAlias = Callable[[], Any]  # what is measured
 
@@ -120,7 +120,7 @@ def main(comparisons: Mapping[str, Comparison], description: str | None) -> None
     results: dict[str, Any] = {"machine": machine}
     for name in options.only or comparisons:
         results[name] = rows = measure(comparisons[name])
-        table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
+        table = records_table(rows)
         print(f"\n{comparisons[name].title}\n\n{table}", flush=True)
     if options.output:
         write_json(options.output, results, ours="benchmark")

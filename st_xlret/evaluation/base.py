@@ -25,7 +25,7 @@ from st_xlret.encoding import (
     role_prompt,
     task_languages,
 )
-from st_xlret.files import PathLike
+from st_xlret.files import PathLike, atomic_file
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
@@ -358,11 +358,19 @@ def _calibrated(
 
 
 def _append_row(file: Path, row: Mapping[str, object]) -> None:
-    """Append a row to a CSV file, which is made, with a header, if it is not there."""
+    """Append a row to a CSV file, which is made if it is not there.
+
+    Where the file lacks a column of the row, it is written anew with that column, which is empty
+    in the rows before.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not file.is_file()
-    with open(file, "a", newline="", encoding="utf-8") as target:
-        writer = csv.writer(target)
-        if is_new:
-            writer.writerow(row.keys())
-        writer.writerow(row.values())
+    rows: list[Mapping[str, object]] = []
+    if file.is_file():
+        with open(file, newline="", encoding="utf-8") as source:
+            rows += csv.DictReader(source)
+    rows.append(row)
+    names = dict.fromkeys(name for each in rows for name in each)
+    with atomic_file(file) as part, open(part, "w", newline="", encoding="utf-8") as target:
+        writer = csv.DictWriter(target, list(names))
+        writer.writeheader()
+        writer.writerows(rows)

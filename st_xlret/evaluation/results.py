@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from st_xlret.evaluation.base import BenchmarkResult, name_file_in_errors
 from st_xlret.evaluation.published import published_comparisons
 from st_xlret.files import PathLike, atomic_file
-from st_xlret.tables import markdown_table, percent
+from st_xlret.tables import MISSING, markdown_table, percent, records_table
 
 _COMMAND = "evaluate --compare"  # which alone replaces what it wrote
 # Entries of the protocol in which results that are compared do not differ.
@@ -59,12 +59,13 @@ def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
 
 
 def _table_of_languages(result: BenchmarkResult) -> str:
-    averages = [percent(value) for value in result.average.values()]
-    rows: list[list[str]] = []
-    for code, values in result.scores.items():
-        rows.append([code, *(percent(value) for value in values.values())])
-    rows.append(["average", *averages])
-    return markdown_table(["language", *result.average], rows)
+    records: list[dict[str, str]] = []
+    for name, values in [*result.scores.items(), ("average", result.average)]:
+        record = {"language": name}
+        for metric, value in values.items():
+            record[metric] = percent(value)
+        records.append(record)
+    return records_table(records)
 
 
 class SeedMean(NamedTuple):
@@ -85,8 +86,8 @@ def seed_means(
     """System to metric to its mean over the seeds (results) and half of the 95 % interval.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The
-    metrics are those that all results share; a ValueError says where the results differ in
-    benchmark, languages or protocol of measurement.
+    metrics of a system are those that all its seeds share; a ValueError says where the results
+    differ in benchmark, languages or protocol of measurement.
     """
     every = [result for seeds in runs.values() for result in seeds]
     first = _what_was_measured(every[0])
@@ -96,15 +97,15 @@ def seed_means(
             raise ValueError(
                 f"the results differ in benchmark, languages or protocol: {first} and {other}"
             )
-    metrics = [
-        metric for metric in every[0].average if all(metric in result.average for result in every)
-    ]
-    means: dict[str, dict[str, SeedMean]] = {}
-    for name, seeds in runs.items():
-        means[name] = {}
-        for metric in metrics:
-            values = [result.average[metric] for result in seeds]
-            means[name][metric] = SeedMean(round(fmean(values), 12), half_interval(values))
+    return {name: _means_of_system(seeds) for name, seeds in runs.items()}
+
+
+def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, SeedMean]:
+    means: dict[str, SeedMean] = {}
+    for metric in seeds[0].average:
+        values = [result.average[metric] for result in seeds if metric in result.average]
+        if len(values) == len(seeds):
+            means[metric] = SeedMean(round(fmean(values), 12), half_interval(values))
     return means
 
 
@@ -184,9 +185,11 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
 
 
 def _metrics_of(means: Mapping[str, Mapping[str, SeedMean]]) -> list[str]:
-    """The metrics, which all systems share."""
-    first = next(iter(means.values()))
-    return list(first)
+    """The metrics that any system has."""
+    metrics: dict[str, None] = {}
+    for of_system in means.values():
+        metrics.update(dict.fromkeys(of_system))
+    return list(metrics)
 
 
 def _comparison_table(
@@ -195,7 +198,7 @@ def _comparison_table(
     metrics = _metrics_of(means)
     rows: list[list[str]] = []
     for name, seeds in results.items():
-        cells = [str(means[name][metric]) for metric in metrics]
+        cells = [str(means[name].get(metric, MISSING)) for metric in metrics]
         rows.append([name, *cells, str(len(seeds))])
     return markdown_table(["system", *metrics, "seeds"], rows)
 
@@ -211,6 +214,6 @@ def _rows_in_fractions(
     for name, seeds in results.items():
         row: list[Any] = [name, len(seeds)]
         for metric in metrics:
-            row += means[name][metric]
+            row += means[name].get(metric, (None, None))
         rows.append(row)
     return rows

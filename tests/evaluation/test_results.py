@@ -1,0 +1,114 @@
+"""Figures of results stand under their own names, however different the languages are."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.evaluation import BenchmarkResult, RetrievalEvaluator, macro_average, result_report
+from st_xlret.evaluation.results import write_comparison
+from tests.data.files import write_jsonl, write_text
+
+
+def columns_of(report: str, first: str) -> dict[str, dict[str, str]]:
+    """First cell of each row to its cells by name, of the table that begins with `first`."""
+    table = report[report.index(f"| {first}") :].partition("\n\n")[0]
+    header, _, *lines = table.splitlines()
+    names = cells(header)
+    return {cells(line)[0]: dict(zip(names, cells(line), strict=True)) for line in lines}
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_language_that_lacks_a_metric_has_a_dash_there() -> None:
+    scores = {
+        "en": {"success_at_10": 0.9, "mrr_at_10": 0.1},
+        "sw": {"recall_at_10": 0.5, "mrr_at_10": 0.2},
+        "th": {"mrr_at_10": 0.3},
+    }
+    result = BenchmarkResult("retrieval", scores, macro_average(scores))
+    table = columns_of(result_report(result, "model"), "language")
+    assert list(table) == ["en", "sw", "th", "average"]
+    assert list(table["en"]) == ["language", "success_at_10", "mrr_at_10", "recall_at_10"]
+    assert [row["mrr_at_10"] for row in table.values()] == ["10.0", "20.0", "30.0", "20.0"]
+    assert [row["success_at_10"] for row in table.values()] == ["90.0", "-", "-", "-"]
+    assert [row["recall_at_10"] for row in table.values()] == ["-", "50.0", "-", "-"]
+
+
+@pytest.fixture
+def natural_pool(tmp_path: Path) -> Path:
+    """English has right answers in both languages, French in its own alone, German in none."""
+    documents = [
+        {"_id": "d0", "text": "taxi", "language": "en"},
+        {"_id": "d1", "text": "voiture", "language": "fr"},
+        {"_id": "d2", "text": "pain", "language": "fr"},
+    ]
+    queries = [
+        {"_id": "q0", "text": "pain", "language": "fr"},
+        {"_id": "q1", "text": "taxi", "language": "en"},
+        {"_id": "q2", "text": "brot", "language": "de"},
+    ]
+    write_jsonl(tmp_path / "pool" / "corpus.jsonl", documents)
+    write_jsonl(tmp_path / "pool" / "queries.jsonl", queries)
+    judgements = "q0\td2\t1\nq1\td0\t1\nq1\td1\t1\nq2\td2\t1\n"
+    write_text(tmp_path / "pool" / "qrels" / "test.tsv", judgements)
+    return tmp_path / "pool"
+
+
+def test_every_figure_of_a_natural_pool_is_under_its_name(
+    natural_pool: Path, static_model: SentenceTransformer
+) -> None:
+    result = RetrievalEvaluator.from_directory(natural_pool).evaluate(static_model)
+    table = columns_of(result_report(result, "model"), "language")
+    metrics = {metric for values in result.scores.values() for metric in values}
+    assert "recall_at_10_other_languages" not in result.scores["fr"]
+    for code, values in [*result.scores.items(), ("average", result.average)]:
+        assert set(table[code]) == {"language"} | metrics
+        for metric in metrics:
+            expected = f"{100 * values[metric]:.1f}" if metric in values else "-"
+            assert table[code][metric] == expected
+
+
+def write_result(file: Path, **average: float) -> None:
+    result = BenchmarkResult("tatoeba", {"fr": average}, average)
+    file.write_text(json.dumps(result.as_json("model")))
+
+
+def test_a_comparison_has_the_metrics_of_all_systems(tmp_path: Path) -> None:
+    write_result(tmp_path / "base.json", accuracy=0.5)
+    write_result(tmp_path / "ours.json", f1=0.4, accuracy=0.75)
+    files = [str(tmp_path / "base.json"), str(tmp_path / "ours.json")]
+    table = columns_of(write_comparison(files, tmp_path / "table.md"), "system")
+    assert table["base"] == {"system": "base", "accuracy": "50.0", "f1": "-", "seeds": "1"}
+    assert table["ours"] == {"system": "ours", "accuracy": "75.0", "f1": "40.0", "seeds": "1"}
+    with open(tmp_path / "table.csv", encoding="utf-8", newline="") as file:
+        base, ours = csv.DictReader(file)
+    assert (base["accuracy"], base["f1"]) == ("0.5", "")
+    assert (ours["accuracy"], ours["f1"]) == ("0.75", "0.4")
+
+
+def test_a_metric_that_a_seed_lacks_is_none_of_the_system(tmp_path: Path) -> None:
+    write_result(tmp_path / "1.json", accuracy=0.5, f1=0.1)
+    write_result(tmp_path / "2.json", accuracy=0.7)
+    files = [f"ours={tmp_path / name}" for name in ("1.json", "2.json")]
+    table = columns_of(write_comparison(files, tmp_path / "table.md"), "system")
+    assert list(table["ours"]) == ["system", "accuracy", "seeds"]
+    assert table["ours"]["accuracy"].startswith("60.0 ± ")
+
+
+def test_the_csv_file_of_a_training_keeps_each_figure_under_its_name(
+    natural_pool: Path, static_model: SentenceTransformer, tmp_path: Path
+) -> None:
+    languages = [["fr"], ["en"], None]
+    for steps, chosen in enumerate(languages):
+        evaluator = RetrievalEvaluator.from_directory(natural_pool, chosen)
+        evaluator(static_model, output_path=str(tmp_path), steps=steps)
+    with open(tmp_path / "retrieval_evaluation_results.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["steps"] for row in rows] == ["0", "1", "2"]
+    assert [row["fr_mrr_at_100"] for row in rows] == ["1.0", "", "1.0"]
+    assert [row["en_mrr_at_100"] for row in rows] == ["", "1.0", "1.0"]
