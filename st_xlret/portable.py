@@ -70,12 +70,11 @@ def save_portable(model: Any, folder: str | Path) -> None:
 
     from st_xlret.hub.card import copy_card_data, ensure_card_data, signature
     from st_xlret.hub.export import check_finite
-    from st_xlret.modules.encoders import merge_adapters, outermost_transformers
+    from st_xlret.modules.adapters import has_adapters, merge_adapters
 
-    if any(getattr(part, "peft_config", None) for part in outermost_transformers(model)):
-        model = merge_adapters(
-            copy.deepcopy(model)
-        )  # a folder of adapters names the one of this machine
+    if has_adapters(model):
+        # A folder of adapters names the one of this machine.
+        model = merge_adapters(copy.deepcopy(model))
     check_finite(model)
     model.save_pretrained(
         str(folder), create_model_card=False

@@ -187,30 +187,6 @@ def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> Sentenc
     )
 
 
-def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
-    """Add the LoRA adapters of a model to its weights, in place.
-
-    A plain model with the same vectors is left.
-    """
-    for transformer in outermost_transformers(model):
-        if getattr(transformer, "peft_config", None):
-            _merge_adapters_of(transformer)
-    return model
-
-
-def _merge_adapters_of(transformer: Any) -> None:
-    for parent in list(transformer.modules()):
-        for name, layer in list(parent.named_children()):
-            if hasattr(layer, "get_base_layer"):
-                layer.merge(safe_merge=True)
-                setattr(parent, name, layer.get_base_layer())
-    del transformer.peft_config
-    transformer._hf_peft_config_loaded = False  # else the host would save adapters
-    # Else it would save weights under names of the adapter.
-    vars(transformer).pop("_weight_conversions", None)
-    transformer.requires_grad_(True)
-
-
 def outermost_transformers(model: nn.Module) -> Iterator[PreTrainedModel]:
     """The outermost models of Transformers in a module."""
     for child in model.children():

@@ -141,19 +141,29 @@ def cross_lingual_arguments(
 ) -> CrossLingualTrainingArguments:
     """A copy of arguments.
 
-    Those of the host have the defaults of ours besides, and their own number format.
+    Those of the host, or of a subclass, have the defaults of ours besides, and their own number
+    format.
     """
     if isinstance(args, CrossLingualTrainingArguments):
         copied = copy.copy(args)
         copied.hub_token = args.hub_token  # a copy, as a pickle, has none
         return copied
+    known = {each.name for each in dataclasses.fields(CrossLingualTrainingArguments) if each.init}
     values = {}
-    for each in dataclasses.fields(args):
-        if each.init:
-            values[each.name] = getattr(args, each.name)
+    others = {}
+    for name, value in vars(args).items():
+        if name in known:
+            values[name] = value
+        else:
+            others[name] = value
+    values["precision"] = precision_of_host(args)
     if args.batch_sampler == BatchSamplers.BATCH_SAMPLER:
         values["batch_sampler"] = None  # the host's default
-    return CrossLingualTrainingArguments(**values, precision=precision_of_host(args))
+    converted = CrossLingualTrainingArguments(**values)
+    for name, value in others.items():
+        if not hasattr(converted, name):
+            setattr(converted, name, value)  # of a subclass
+    return converted
 
 
 def precision_of_host(args: SentenceTransformerTrainingArguments) -> str:
@@ -193,7 +203,10 @@ class ScriptArguments(CrossLingualTrainingArguments):
         "Steps of linear warm-up; a number below 1 is a share of all steps.",
     )
     weight_decay: float = option(0.01, "Weight decay.")
-    logging_steps: float = option(50, "Steps between two lines of losses.")
+    logging_steps: float = option(
+        50,
+        "Steps between two lines of losses; a short run has about twenty lines.",
+    )
     save_steps: float = option(
         500,
         "Steps between two checkpoints. --save_strategy no writes none.",

@@ -95,7 +95,13 @@ class EncoderArguments:
 
     def _load_checkpoint(self, name: str) -> SentenceTransformer:
         model = load_model(name)
-        if self.max_seq_length is not None and not isinstance(model[0], StaticEmbedding):
+        if self.max_seq_length is not None and isinstance(model[0], StaticEmbedding):
+            logger.warning(
+                "a static encoder reads whole texts: --max_seq_length %d has no effect; "
+                "--train_seq_length cuts those of the training",
+                self.max_seq_length,
+            )
+        elif self.max_seq_length is not None:
             model.max_seq_length = self.max_seq_length
         if self.pooling in ("cls", "mean"):
             for place, module in enumerate(model.children()):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import torch
 import torch.distributed as dist
@@ -51,6 +52,7 @@ class LossStateCallback(TrainerCallback):
         keep: int | None = None,
     ) -> None:
         self.watch_losses(losses)
+        self._state: TrainerState | None = None
         self.resume_from = resume_from
         self.options = options
         self.keep = keep
@@ -74,12 +76,18 @@ class LossStateCallback(TrainerCallback):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore what `state_dict` gave."""
-        parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.losses}
+        parts: dict[str, dict[str, Tensor]] = {}
         for key, tensor in state.items():
             name, _, inner = key.rpartition("/")
-            parts[name][inner] = tensor
-        for name, loss in self.losses.items():
-            loss.load_owned_state(parts[name])
+            parts.setdefault(name, {})[inner] = tensor
+        owners = [name for name, loss in self.losses.items() if loss.owned_state()]
+        if set(parts) != set(owners):
+            raise ValueError(
+                f"the state is of losses named {sorted(parts)}, and those of this run are "
+                f"{sorted(owners)}: give them the names of then"
+            )
+        for name in owners:
+            self.losses[name].load_owned_state(parts[name])
 
     def parameters(self) -> list[nn.Parameter]:
         """The trainable parameters of the losses; one that two losses share counts once."""
@@ -113,6 +121,7 @@ class LossStateCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Restore the state from the checkpoint that is resumed, and share it with all ranks."""
+        self._check_alone(state)
         optimizer = kwargs.get("optimizer")
         if optimizer is not None and not args.fsdp and args.deepspeed_plugin is None:
             self._check_optimizer(unwrap_model(kwargs["model"]), optimizer)
@@ -126,6 +135,17 @@ class LossStateCallback(TrainerCallback):
                     inner.state_is_kept = True
         if get_world_size() > 1:
             self._broadcast_state()
+
+    def _check_alone(self, state: TrainerState) -> None:
+        """Refuse two callbacks of one run: the checkpoints would hold the state of the last one."""
+        self._state = state
+        _CALLBACKS.add(self)
+        for other in _CALLBACKS:
+            if other is not self and other._state is state:
+                raise ValueError(
+                    f"two LossStateCallbacks keep {list(self.losses)} and {list(other.losses)}: "
+                    "give one with all losses; CrossLingualTrainer has one already"
+                )
 
     def _check_optimizer(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Refuse a run that would train another model, nothing of it, or not all of the losses."""
@@ -201,6 +221,10 @@ class LossStateCallback(TrainerCallback):
         finish_checkpoint(folder)
         if self.keep:
             delete_old_checkpoints(folder.parent, self.keep, state.best_model_checkpoint)
+
+
+_CALLBACKS: WeakSet[LossStateCallback] = WeakSet()
+"""Those that have begun a training."""
 
 
 def losses_by_name(losses: Any) -> Mapping[str, Any]:

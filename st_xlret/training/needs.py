@@ -1,6 +1,6 @@
 """What losses need of a Trainer: made for its model, with the columns that they read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from datasets import DatasetDict
@@ -8,9 +8,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import nn
 
-from st_xlret.columns import holds_strings, text_columns
+from st_xlret.columns import holds_strings
 from st_xlret.losses.base import package_loss
 from st_xlret.training.arguments import CrossLingualTrainingArguments
+from st_xlret.training.loss_state import LossStateCallback, losses_by_name
 
 
 def build_losses(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
@@ -54,15 +55,6 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
     return datasets
 
 
-def values_by_column(datasets: Any, value_of: Callable[[str], Any]) -> dict[str, Any]:
-    """A value for each text column, in the forms of the host for one data set and for several."""
-    if datasets is None:
-        return {}
-    if isinstance(datasets, Mapping):
-        return {name: values_by_column(rows, value_of) for name, rows in datasets.items()}
-    return {column: value_of(column) for column in text_columns(datasets)}
-
-
 def has_two_encoders(model: SentenceTransformer) -> bool:
     """Whether a model has one encoder of queries and one of documents."""
     for module in model.children():
@@ -79,3 +71,22 @@ def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> No
             "lora_rank needs the optimizer, and lr_drops the schedule, "
             "that the Trainer makes itself"
         )
+
+
+def has_own_loss(losses: Any) -> bool:
+    """Whether a loss of this package is among losses."""
+    if losses is None:
+        return False
+    return any(package_loss(loss) is not None for loss in losses_by_name(losses).values())
+
+
+def take_loss_state(callbacks: list[Any], losses: Any) -> LossStateCallback:
+    """Take the callback for losses out of those of a Trainer; a new one where none is given."""
+    given = [each for each in callbacks if isinstance(each, LossStateCallback)]
+    if len(given) > 1:
+        raise ValueError("two of callbacks are a LossStateCallback: give one, or none")
+    if not given:
+        return LossStateCallback(losses)
+    callbacks.remove(given[0])
+    given[0].watch_losses(losses)
+    return given[0]

@@ -13,7 +13,13 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from transformers import set_seed
+from transformers import (
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 
 from st_xlret import __version__
 from st_xlret.files import atomic_file, write_json
@@ -36,6 +42,9 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
+_LINES = 20
+"""The lines of losses that a short run logs."""
+
 _SOURCES = ("documents", "queries", "pairs", "retrieval", "dictionaries")
 """The options that name data, which the card lists."""
 
@@ -115,6 +124,8 @@ class Run:
         trainer.loss_state.options = self.options
         trainer.loss_state.keep = self.args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
+        if self.args.logging_steps == type(self.args).logging_steps:
+            trainer.add_callback(LogOftenInShortRuns())
         checkpoint = checkpoint_to_resume(self.args, self.options)
         before = evaluator_scores(used, model) if is_first else {}
         started = time.perf_counter()
@@ -203,6 +214,22 @@ class Run:
             with atomic_file(picture, ours="train") as temporary:
                 plot_training(trainer.state.log_history, temporary)
         return path
+
+
+class LogOftenInShortRuns(TrainerCallback):
+    """Lets a short run, too, show how the losses fall."""
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Log about twenty times, where the steps of the arguments give fewer lines."""
+        steps = max(1, state.max_steps // _LINES)
+        if args.logging_strategy == "steps" and steps < state.logging_steps:
+            control.should_log = state.global_step % steps == 0
 
 
 def flattened(options: dict[str, Any]) -> list[Any]:

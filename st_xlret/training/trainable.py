@@ -1,19 +1,27 @@
 """What of an encoder is trained, and how its layers compute meanwhile."""
 
+import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import PurePath
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from st_xlret.modules.encoders import merge_adapters as merge_adapters
+from st_xlret.modules.adapters import has_adapters
+from st_xlret.modules.adapters import merge_adapters as merge_adapters
 from st_xlret.modules.encoders import outermost_transformers
 from st_xlret.optional import import_optional
+
+logger = logging.getLogger(__name__)
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 
 # A pooler on top of the first token is no part of a sentence encoder, and would never get a
 # gradient.
@@ -30,25 +38,65 @@ def freeze_word_embeddings(model: SentenceTransformer) -> None:
 
 
 def add_lora(model: SentenceTransformer, rank: int) -> None:
-    """Freeze a Transformer, and let each linear layer compute W x + 2 B A x.
+    """Freeze each Transformer that is trained, and let its linear layers compute W x + 2 B A x.
 
     LoRA; Hu et al., ICLR 2022, Eq. 3.
     """
     peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
-    adapters = peft.LoraConfig(
-        r=rank,
-        lora_alpha=2 * rank,
-        target_modules="all-linear",
-        exclude_modules=_POOLER,
-    )
-    model.add_adapter(adapters)
+    trained = []
+    for transformer in set(outermost_transformers(model)):  # routes may share one
+        if any(weight.requires_grad for weight in transformer.parameters()):
+            trained.append(transformer)
+    if not trained:
+        raise ValueError("lora_rank: PEFT adapts a Transformer that is trained, and there is none")
+    for transformer in trained:
+        adapters = peft.LoraConfig(
+            r=rank,
+            lora_alpha=2 * rank,
+            target_modules="all-linear",
+            exclude_modules=_POOLER,
+        )
+        transformer.add_adapter(adapters)
+
+
+def train_in_fp32(modules: Iterable[nn.Module]) -> None:
+    """Turn weights of 16 bits into those of 32, in place: small updates would be rounded away.
+
+    Quantised weights stay, as they are not trained.
+    """
+    turned = set()
+    for module in modules:
+        kept = weights_of_quantised(module)
+        for weight in [*module.parameters(), *module.buffers()]:
+            if weight.dtype in (torch.bfloat16, torch.float16) and id(weight) not in kept:
+                turned.add(str(weight.dtype).removeprefix("torch."))
+                weight.data = weight.data.float()
+    if turned:
+        logger.info("weights in %s are trained and saved in fp32", " and ".join(sorted(turned)))
+
+
+def weights_of_quantised(module: nn.Module) -> set[int]:
+    """The ids of the weights and buffers of quantised Transformers."""
+    ids: set[int] = set()
+    for part in module.modules():
+        if isinstance(part, PreTrainedModel) and getattr(part, "is_quantized", False):
+            ids.update(map(id, part.parameters()))
+            ids.update(map(id, part.buffers()))
+    return ids
 
 
 def check_adapters_match_folder(model: SentenceTransformer) -> None:
-    """Refuse adapters to weights that checkpoints could not refer to.
+    """Refuse adapters that could not be loaded from a checkpoint.
 
-    Those are weights that are not what their folder holds.
+    Those are adapters to weights that are not what their folder holds, or inside a `Router`.
     """
+    if not has_adapters(model):
+        return
+    if any(isinstance(module, Router) for module in model.children()):
+        raise ValueError(
+            "Sentence Transformers cannot load checkpoints of LoRA in a model with a Router, as of "
+            "two encoders: train with save_strategy='no'"
+        )
     for transformer in outermost_transformers(model):
         is_adapted = bool(getattr(transformer, "peft_config", None))
         is_quantized = getattr(transformer, "is_quantized", False)  # those are not trained
@@ -87,6 +135,15 @@ def _weights_in_folder(transformer: PreTrainedModel) -> dict[str, Tensor]:
         return {}
     weights: dict[str, Tensor] = saved.state_dict()
     return weights
+
+
+def adapter_files(paths: Iterable[PurePath]) -> list[PurePath]:
+    """Those of the paths in a folder that are adapters of its model, and of no checkpoint in it."""
+    files = []
+    for path in paths:
+        if path.name in ADAPTER_FILES and "checkpoint" not in path.parts[0]:
+            files.append(path)
+    return files
 
 
 @contextmanager

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import torch
@@ -20,23 +21,27 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
-from st_xlret.columns import column_role
+from st_xlret.columns import Role
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import ensure_card_data
 from st_xlret.hub.export import check_finite, ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
+from st_xlret.modules.adapters import has_adapters
 from st_xlret.precision import padding_options
 from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
-from st_xlret.training.loss_state import LossStateCallback
+from st_xlret.training.host_arguments import check_host_arguments
 from st_xlret.training.needs import (
     build_losses,
     check_optimizers,
+    has_own_loss,
     has_two_encoders,
     select_loss_columns,
-    values_by_column,
+    take_loss_state,
 )
+
+ROLES: tuple[Role | None, ...] = ("query", "document", None)
 
 READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")
 """Arguments that count when the Trainer is made, and not when a training begins."""
@@ -109,25 +114,41 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         args.gradient_accumulation_steps *= self._parts
         # By data set, since the last line of the log.
         self._loss_values: dict[str, list[float]] = {}
-        if isinstance(train_dataset, IterableDataset) and args.batch_sampler is None:
+        is_stream = isinstance(train_dataset, IterableDataset)
+        if is_stream and args.batch_sampler is None:
             # The host draws it, and warns of samplers.
             args.batch_sampler = sampler.BatchSamplers.BATCH_SAMPLER
-        read = eval_dataset if train_dataset is None else train_dataset
-        fill_in_prompts(args, encoder, read)
-        fill_in_routes(args, encoder, read)
-        self.loss_state = LossStateCallback([] if losses is None else losses)
+        check_host_arguments(args, has_own_loss=has_own_loss(losses), is_stream=is_stream)
+        if has_two_encoders(encoder) and not args.router_mapping:
+            # Two passes on different parameters: DDP would take those of one pass for all that are
+            # unused.
+            args.ddp_find_unused_parameters = False
+            freeze_unused(encoder)
+        others = list(callbacks or [])
+        self.loss_state = take_loss_state(others, [] if losses is None else losses)
         super().__init__(
             model,
             args,
             train_dataset,
             eval_dataset,
             losses,
-            callbacks=[self.loss_state, *(callbacks or [])],
+            callbacks=[self.loss_state, *others],
             **kwargs,
         )
         if self.model_init is not None:
             self._replace_losses(self.model)
         self._prepare_collator(encoder)
+
+    def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> Any:
+        """The collator, which finds prompt and route of each column of a batch by its role."""
+        if has_two_encoders(model) and not args.router_mapping:
+            collator = self.data_collator_class(model.preprocess, prompts=args.prompts)
+            collator.role_routes = {role: role or "document" for role in ROLES}
+        else:
+            collator = super().get_data_collator(model, args, processing_class)
+        if any(model.prompts.values()):
+            collator.role_prompts = {role: role_prompt(model, role) for role in ROLES}
+        return collator
 
     def _prepare_collator(self, encoder: SentenceTransformer) -> None:
         """Give a collator of ours what the arguments say of it; a given one stays as it is."""
@@ -158,6 +179,14 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if self.args.hub_revision:
             hub.create_branch(name, branch=self.args.hub_revision, exist_ok=True)
 
+    def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
+        """Push as the host does; of a merged model, no files of adapters stay in the repository."""
+        result = super().push_to_hub(*args, **kwargs)
+        if self.is_world_process_zero() and not has_adapters(self.model):
+            hub = HfApi(token=kwargs.get("token") or self.args.hub_token)
+            delete_adapters(hub, str(self.hub_model_id), kwargs.get("revision"))
+        return result
+
     # Batches
 
     def get_batch_sampler(
@@ -172,6 +201,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if loss is not None and loss.columns_to_read(dataset) != dataset.column_names:
             # It was given later, as to predict.
             loss.refuse(f"the data set has {dataset.column_names}: give loss.select(dataset)")
+        kwargs["seed"] = self._seed_of_batches()
         if self.args.batch_sampler is not None:
             return super().get_batch_sampler(dataset, batch_size, *args, **kwargs)
         if loss is not None:
@@ -192,7 +222,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """
         chosen: Any = self.args.multi_dataset_batch_sampler
         proportional = sampler.MultiDatasetBatchSamplers.PROPORTIONAL
-        of_all: Any = (dataset, batch_samplers, generator, seed)
+        of_all: Any = (dataset, batch_samplers, generator, self._seed_of_batches())
         if self.args.joint:
             return InterleavedBatchSampler(*of_all, in_turn=True)
         if chosen not in (None, proportional):
@@ -206,6 +236,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if has_own_loss and (not by_size or self.args.world_size > 1):
             return InterleavedBatchSampler(*of_all, ratios=None if by_size else ratios)
         return sampler.ProportionalBatchSampler(*of_all)
+
+    def _seed_of_batches(self) -> int:
+        if self.args.data_seed is not None:
+            return int(self.args.data_seed)
+        return self.args.seed
 
     def _package_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
         if not isinstance(self.loss, Mapping):
@@ -249,6 +284,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if args.bf16 and args.device.type == "cpu":
             # There, the backward pass of PyTorch's fused attention is slow.
             take_back.enter_context(trainable.changed_attention(model, "eager"))
+        trainable.train_in_fp32([model, *self.loss_state.all_losses.values()])
         for weight in model.parameters():
             take_back.callback(weight.requires_grad_, weight.requires_grad)
         if args.freeze_embeddings:
@@ -285,6 +321,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._before_trial = None
         if before is not None:
             self._check_trial(before)
+            check_host_arguments(self.args, has_own_loss=has_own_loss(self.loss), is_stream=False)
             self._prepare_encoder(self.model)
         return super().create_optimizer(*args, **kwargs)
 
@@ -393,10 +430,18 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     # Saving
 
-    def save_model(self, *args: Any, **kwargs: Any) -> None:
-        """Save, unless a weight is not finite: a finite loss can have infinite gradients."""
+    def save_model(self, output_dir: str | None = None, *args: Any, **kwargs: Any) -> None:
+        """Save, unless a weight is not finite: a finite loss can have infinite gradients.
+
+        Beside a merged model, no files of adapters stay, which would be read in place of it.
+        """
         self._check_weights()
-        super().save_model(*args, **kwargs)
+        super().save_model(output_dir, *args, **kwargs)
+        if self.args.should_save and not has_adapters(self.model):
+            folder = Path(output_dir or str(self.args.output_dir))
+            paths = [path.relative_to(folder) for path in folder.rglob("adapter_*")]
+            for path in trainable.adapter_files(paths):
+                (folder / path).unlink()
 
     def _check_weights(self) -> None:
         check_finite(self.model)
@@ -404,37 +449,13 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             check_finite(loss)
 
 
-def fill_in_prompts(
-    args: CrossLingualTrainingArguments,
-    encoder: SentenceTransformer,
-    datasets: Any,
-) -> None:
-    """Give columns of queries and of documents the model's prompts, unless some are given."""
-    if args.prompts or not any(encoder.prompts.values()):
-        return
-
-    def prompt_of(column: str) -> str:
-        return role_prompt(encoder, column_role(column))
-
-    args.prompts = values_by_column(datasets, prompt_of)
-
-
-def fill_in_routes(
-    args: CrossLingualTrainingArguments,
-    encoder: SentenceTransformer,
-    datasets: Any,
-) -> None:
-    """Send columns of queries to the encoder of queries, and others to that of documents."""
-    if args.router_mapping or not has_two_encoders(encoder):
-        return
-
-    def route_of(column: str) -> str:
-        return column_role(column) or "document"
-
-    args.router_mapping = values_by_column(datasets, route_of)
-    # Two passes on different parameters: DDP would take those of one pass for all that are unused.
-    args.ddp_find_unused_parameters = False
-    freeze_unused(encoder)
+def delete_adapters(hub: HfApi, name: str, revision: str | None) -> None:
+    """Delete the files of adapters in a repository, but for those of its checkpoints."""
+    paths = map(PurePosixPath, hub.list_repo_files(name, revision=revision))
+    files = list(map(str, trainable.adapter_files(paths)))
+    if files:
+        message = "The adapters are merged into the weights"
+        hub.delete_files(name, delete_patterns=files, revision=revision, commit_message=message)
 
 
 def count_tokens(inputs: dict[str, Any]) -> Any:

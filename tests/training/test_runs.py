@@ -1,6 +1,7 @@
 """Runs of every kind: what the host does around the losses changes nothing, and a resumed run repeats the whole one."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from transformers import TrainerControl, TrainerState
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler, Rows
 from st_xlret.losses import CCPLoss, CZNCELoss, MaskedLMLoss, SemanticContrastiveLoss
 from st_xlret.modules import LanguageMemoryBank
-from st_xlret.training import LOSS_STATE_FILE, LossStateCallback
+from st_xlret.training import LOSS_STATE_FILE, CrossLingualTrainer, LossStateCallback
 from tests import tiny
 from tests.training.runs import KINDS, Recorder, arguments, changed, run_of, state_of
 
@@ -150,9 +151,52 @@ def test_state_goes_from_one_callback_to_another_of_the_same_losses() -> None:
     loss = ccp()
     callback = LossStateCallback([MultipleNegativesRankingLoss(loss.model), loss])
     assert callback.losses == {"1.CCPLoss": loss}
-    for other, kind in ((state, KeyError), ({}, RuntimeError)):
-        with pytest.raises(kind):
-            callback.load_state_dict(other)
+
+
+@pytest.mark.parametrize("saved", [{}, {"first": ccp}, {"ccp": ccp, "first": ccp}])
+def test_the_state_of_losses_with_other_names_is_refused_and_all_names_are_listed(
+    saved: dict[str, Any],
+) -> None:
+    losses = {name: make() for name, make in saved.items()}
+    state = LossStateCallback(losses).state_dict()
+    pairs = SemanticContrastiveLoss(tiny.static())  # it owns nothing
+    callback = LossStateCallback({"ccp": ccp(), "pairs": pairs})
+    names = re.escape(str(sorted(saved)))
+    with pytest.raises(ValueError, match=rf"named {names}, .* \['ccp'\]"):
+        callback.load_state_dict(state)
+
+
+def test_a_callback_that_is_given_is_the_one_of_the_trainer(tmp_path: Path) -> None:
+    def run(folder: Path, **options: Any) -> CrossLingualTrainer:
+        loss = ccp()
+        callback = LossStateCallback(loss, options={"kind": "mine"})
+        args = arguments(folder, max_steps=2, save_strategy="steps", save_steps=1, **options)
+        return CrossLingualTrainer(
+            loss.model, args, {"ccp": tiny.documents()}, loss={"ccp": loss}, callbacks=[callback]
+        )
+
+    run(tmp_path).train()
+    with safe_open(tmp_path / "checkpoint-1" / LOSS_STATE_FILE, "pt") as file:
+        assert json.loads(file.metadata()["options"]) == {"kind": "mine"}
+    run(tmp_path).train(resume_from_checkpoint=str(tmp_path / "checkpoint-1"))
+
+
+def test_two_callbacks_of_one_run_are_refused(tmp_path: Path) -> None:
+    loss = ccp()
+    callbacks = [LossStateCallback(loss), LossStateCallback(loss)]
+    args = arguments(tmp_path, max_steps=1)
+    rows = loss.select(tiny.documents())
+    with pytest.raises(ValueError, match="LossStateCallback"):
+        CrossLingualTrainer(loss.model, args, rows, loss=loss, callbacks=callbacks)
+    trainer = CrossLingualTrainer(loss.model, args, rows, loss=loss)
+    trainer.add_callback(callbacks[0])
+    with pytest.raises(ValueError, match="two LossStateCallbacks keep"):
+        trainer.train()
+    of_host = SentenceTransformerTrainer(
+        loss.model, args, rows, loss=loss, callbacks=list(callbacks)
+    )
+    with pytest.raises(ValueError, match="two LossStateCallbacks keep"):
+        of_host.train()
 
 
 def test_gradients_of_the_losses_are_clipped(tmp_path: Path) -> None:

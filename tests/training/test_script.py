@@ -21,7 +21,9 @@ from tests.training.runs import changed
 
 
 def arguments(folder: Path, **options: Any) -> ScriptArguments:
-    fixed = {"use_cpu": True, "precision": "fp32", "max_steps": 2, "per_device_train_batch_size": 4}
+    fixed = {"use_cpu": True, "precision": "fp32", "per_device_train_batch_size": 4}
+    if "num_train_epochs" not in options:
+        fixed["max_steps"] = 2
     return ScriptArguments(output_dir=str(folder), **(fixed | {"report_to": "none"} | options))
 
 
@@ -89,6 +91,26 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     assert (
         len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "lines"),
+    [
+        ({"max_steps": 40}, 20),
+        ({"max_steps": 6}, 6),
+        ({"num_train_epochs": 10}, 20),  # 40 steps
+        ({"max_steps": 40, "logging_steps": 10}, 4),
+    ],
+)
+def test_a_short_run_logs_about_twenty_times(
+    options: dict[str, Any], lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = []
+    monkeypatch.setattr(
+        "st_xlret.training.run.plot_training", lambda history, path: logged.extend(history)
+    )
+    run_of(tmp_path, save_strategy="no", **options)
+    assert len([line for line in logged if "loss" in line]) == lines
 
 
 def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:

@@ -229,8 +229,8 @@ def test_columns_of_queries_take_their_encoder_and_prompt_and_other_routes_are_l
         trainer = CrossLingualTrainer(
             model, arguments(tmp_path), rows, loss=RetrievalContrastiveLoss(model)
         )
-        assert trainer.args.router_mapping == {column: "query", "positive": "document"}
         batch = next(iter(trainer.get_train_dataloader()))
+        assert batch[f"{column}_task"] == "query" and batch["positive_task"] == "document"
         for name, text in ((column, "sun bear"), ("positive", "moon fish")):
             assert batch[f"{name}_input_ids"][0].tolist() == tiny.tokenizer()(text)["input_ids"]
     router = Router({"fr": [tiny.static()[0]], "de": [tiny.static()[0]]}, default_route="fr")
@@ -239,6 +239,46 @@ def test_columns_of_queries_take_their_encoder_and_prompt_and_other_routes_are_l
         CrossLingualTrainer(
             model, arguments(tmp_path), tiny.pairs(), loss=SemanticContrastiveLoss(model)
         )
+
+
+@pytest.mark.parametrize("names", [("train", "eval"), ("query", "question")])
+def test_data_to_evaluate_on_have_prompts_and_routes_whatever_their_names_and_columns(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    model = with_two_encoders(tiny.transformer())
+    model.prompts = {"query": "sun ", "document": "moon "}
+    texts = ["bear wolf", "fish bird", "star leaf", "root tree"]
+    trained = Dataset.from_dict({"query": texts, "positive": texts[::-1]})
+    measured = Dataset.from_dict({"question": texts, "answer": texts[::-1], "negative": texts})
+    loss = RetrievalContrastiveLoss(model)
+    trainer = CrossLingualTrainer(
+        model,
+        arguments(tmp_path),
+        {names[0]: trained},
+        {names[1]: measured},
+        loss={name: loss for name in names},
+    )
+    (batch,) = trainer.get_eval_dataloader(trainer.eval_dataset[names[1]])
+    for column, task, prompt in (("question", "query", "sun"), ("answer", "document", "moon")):
+        words = tiny.tokenizer().decode(batch[f"{column}_input_ids"][0], skip_special_tokens=True)
+        assert batch[f"{column}_task"] == task and words.startswith(prompt)
+    before = trainer.evaluate()
+    for name, weight in model.named_parameters():
+        if "sub_modules.query" in name:
+            weight.data *= 1.5
+    assert trainer.evaluate()[f"eval_{names[1]}_loss"] != before[f"eval_{names[1]}_loss"]
+
+
+def test_no_prompt_is_a_prompt_that_is_given(tmp_path: Path) -> None:
+    model = tiny.transformer()
+    model.prompts = {"query": "sun ", "document": ""}
+    rows = Dataset.from_dict({"query": ["bear"] * 4, "positive": ["fish"] * 4})
+    loss = RetrievalContrastiveLoss(model)
+    for prompts, text in ((None, "sun bear"), ("", "bear"), ({"query": "moon "}, "moon bear")):
+        args = arguments(tmp_path, prompts=prompts)
+        trainer = CrossLingualTrainer(model, args, rows, loss=loss)
+        batch = next(iter(trainer.get_train_dataloader()))
+        assert batch["query_input_ids"][0].tolist() == tiny.tokenizer()(text)["input_ids"]
 
 
 # One step on the sum of all losses
@@ -273,10 +313,12 @@ def test_joint_gradients_are_those_of_the_summed_loss(
     }
     trainer, recorded = run_of("joint", tmp_path, two_encoders=two_encoders, **options)
     assert trainer.args.gradient_accumulation_steps == 3 * rounds
-    routes = {"query": "query", "positive": "document", "negative_1": "document"}
-    assert not two_encoders or trainer.args.router_mapping["retrieval"] == routes
     trainer.train()
     batches = list(trainer.get_train_dataloader())
+    if two_encoders:
+        batch = next(batch for batch in batches if batch["dataset_name"] == "retrieval")
+        routes = [batch[f"{column}_task"] for column in ("query", "positive", "negative_1")]
+        assert routes == ["query", "document", "document"]
     for step, (gradients, weights) in enumerate(
         zip(recorded.gradients, recorded.weights, strict=True)
     ):

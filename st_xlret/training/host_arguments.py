@@ -1,0 +1,100 @@
+"""Arguments of the host that batches and schedules of this package do not obey: refused by name."""
+
+from typing import Any
+
+import torch
+from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import get_scheduler
+
+from st_xlret.training.arguments import CrossLingualTrainingArguments
+
+# What else could be misunderstood is honoured: `data_seed` is the seed of all batches.
+
+
+def check_host_arguments(
+    args: CrossLingualTrainingArguments,
+    *,
+    has_own_loss: bool,
+    is_stream: bool,
+) -> None:
+    """Refuse the arguments that would not have the effect that the host gives them.
+
+    Args:
+        args: The arguments of a Trainer.
+        has_own_loss: Whether a loss of this package draws batches.
+        is_stream: Whether the data to train on are streamed.
+    """
+    check_of_loading(args, has_own_loss=has_own_loss, is_stream=is_stream)
+    check_of_several_data_sets(args, has_own_loss=has_own_loss)
+    if args.auto_find_batch_size:
+        raise ValueError(
+            "auto_find_batch_size: batches are drawn once, in per_device_train_batch_size rows; "
+            "give a smaller one, and mini_batch_size to the losses"
+        )
+    if str(args.train_sampling_strategy) != "random":
+        raise ValueError(
+            f"train_sampling_strategy {args.train_sampling_strategy}: rows come as a loss draws "
+            "them; give it batches=LengthGroupedBatches(tokenizer), or a batch_sampler"
+        )
+    if args.lr_drops and not has_rate_by_step(args):
+        raise ValueError(
+            f"lr_drops: the schedule of lr_scheduler_type {args.lr_scheduler_type} is no function "
+            "of the step; take another, such as 'linear', or no lr_drops"
+        )
+
+
+def check_of_loading(
+    args: CrossLingualTrainingArguments,
+    *,
+    has_own_loss: bool,
+    is_stream: bool,
+) -> None:
+    """Refuse what would tear apart the batches of several processes."""
+    config: Any = args.accelerator_config
+    if args.world_size == 1:
+        return
+    if config.split_batches and has_own_loss:
+        raise ValueError(
+            "accelerator_config split_batches: each process has a batch of "
+            "per_device_train_batch_size already, and a part of it would not do; leave it out"
+        )
+    dispatches = config.dispatch_batches or (is_stream and config.dispatch_batches is None)
+    if dispatches:
+        raise ValueError(
+            "accelerator_config dispatch_batches: batches hold the names of their columns, which "
+            'cannot be dispatched; give accelerator_config={"dispatch_batches": False}'
+        )
+
+
+def check_of_several_data_sets(
+    args: CrossLingualTrainingArguments,
+    *,
+    has_own_loss: bool,
+) -> None:
+    """Refuse a sampler of several data sets that would not be used, or would never end."""
+    chosen = args.multi_dataset_batch_sampler
+    if args.joint and chosen is not None:
+        raise ValueError(
+            f"multi_dataset_batch_sampler {chosen}: with joint, each step has a batch of every "
+            "data set; leave one of them out"
+        )
+    is_round_robin = chosen == MultiDatasetBatchSamplers.ROUND_ROBIN
+    if is_round_robin and has_own_loss and args.world_size > 1:
+        raise ValueError(
+            "multi_dataset_batch_sampler round_robin gives processes batches of different data "
+            "sets, and losses that gather rows would wait forever; leave it out, or take joint"
+        )
+
+
+def has_rate_by_step(args: CrossLingualTrainingArguments) -> bool:
+    """Whether the host's schedule is a function of the step, whose values can be divided."""
+    weight = torch.nn.Parameter(torch.zeros(1))
+    schedule = get_scheduler(
+        args.lr_scheduler_type,
+        optimizer=torch.optim.SGD([weight], lr=1.0),
+        num_warmup_steps=1,
+        num_training_steps=2,
+        scheduler_specific_kwargs=dict(args.lr_scheduler_kwargs or {}),
+    )
+    return isinstance(schedule, LambdaLR)
