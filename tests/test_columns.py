@@ -1,9 +1,22 @@
 """What a data set's columns are by their names, and what a loss takes of them."""
 
+import re
+from pathlib import Path
+
 import pytest
 from datasets import Dataset
 
-from st_xlret.columns import BESIDE_ONE_TEXT, ColumnError, Declared, Layout, column_role, rename
+from st_xlret import columns
+from st_xlret.columns import (
+    BESIDE_ONE_TEXT,
+    KINDS,
+    ROLES,
+    ColumnError,
+    Declared,
+    Layout,
+    column_role,
+    rename,
+)
 
 SENTENCES = Layout(1, needs=("document", "language"), leaves_out=BESIDE_ONE_TEXT)
 WINDOWS = Layout(2, needs=("language",), label_is="language")
@@ -98,3 +111,48 @@ def test_roles() -> None:
         "source": None,
         "body": None,
     }
+
+
+KINDS_IN_WORDS = {
+    "a text that searches": "text",
+    "a text that is searched": "text",
+    "a text of either kind": "text",
+    "a name with a number": "text",
+    "the language of": "language",
+    "the document of": "document",
+    "the place of": "position",
+    "where a word begins and ends": "span",
+    "the word;": "word",
+    "what the loss says": "label",
+    "a fact about the row": "fact",
+    "a fact about a single text": "title",
+}
+ROLES_IN_WORDS = {"a text that searches": "query", "a text that is searched": "document"}
+
+
+def rows_of_the_guide(repository: Path) -> list[tuple[list[str], str]]:
+    """The names and the meaning of each row of the guide's table of columns."""
+    guide = (repository / "docs" / "guides" / "data.md").read_text(encoding="utf-8")
+    section = guide.partition("## Columns of training data")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*) \| (.*) \|$", section, re.MULTILINE)
+    return [(re.findall("`(.*?)`", names), meaning) for names, meaning in rows]
+
+
+def test_the_table_of_the_guide_says_what_columns_are(repository: Path) -> None:
+    rows = rows_of_the_guide(repository)
+    documented = [name for names, _ in rows for name in names]
+    declared = Declared(documented)
+    for names, meaning in rows:
+        (words,) = [words for words in KINDS_IN_WORDS if meaning.startswith(words)]
+        for name in names:
+            assert declared.kinds[name] == KINDS_IN_WORDS[words], name
+            if words != "a name with a number":
+                assert column_role(name) == ROLES_IN_WORDS.get(words), name
+    assert {*ROLES, *KINDS} <= set(documented)
+
+
+def test_the_module_has_the_same_names_as_the_guide(repository: Path) -> None:
+    documented = [name for names, _ in rows_of_the_guide(repository) for name in names]
+    in_module = re.findall("`([a-z_0-9]+)`", (columns.__doc__ or "").partition("| --- |")[2])
+    assert {*ROLES, *KINDS} <= set(in_module)
+    assert set(in_module) <= set(documented)

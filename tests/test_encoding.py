@@ -76,6 +76,26 @@ def test_one_text_no_text_and_options_that_the_model_does_not_take(model) -> Non
             encode(model, ["sun"], **options)
 
 
+@pytest.mark.parametrize("precision", ["int8", "uint8", "binary", "ubinary"])
+def test_vectors_are_rounded_as_by_the_host(model, texts, precision) -> None:
+    expected = model.encode(texts, precision=precision)
+    embedded = encode(model, texts, precision=precision)
+    assert embedded.shape == expected.shape and embedded.dtype == expected.dtype
+    # A last digit of the vector may be another one, and so the number that it is rounded to.
+    assert np.mean(embedded != expected) < 0.01
+    tensor = encode(model, texts, precision=precision, convert_to_tensor=True)
+    assert np.array_equal(tensor.numpy(), embedded)
+    tensors = encode(model, texts, precision=precision, convert_to_numpy=False)
+    assert np.array_equal(np.stack(tensors), embedded)
+
+
+def test_one_text_is_rounded_too_and_other_precisions_are_refused(model) -> None:
+    expected = model.encode("sun moon", precision="ubinary")
+    assert np.array_equal(encode(model, "sun moon", precision="ubinary"), expected)
+    with pytest.raises(ValueError, match="'int4' is none of auto, fp32, bf16, int8"):
+        encode(model, ["sun"], precision="int4")
+
+
 def test_batches_are_small_and_little_padded_and_prompts_count(model, texts) -> None:
     shapes = record_batches(model)
     encode(model, texts, role="query", batch_size=1)

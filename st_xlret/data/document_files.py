@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, DataError
+from st_xlret.data.tables import has_quoted_cells, read_table
 from st_xlret.languages import LABEL_FIELDS, check_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
@@ -137,8 +138,9 @@ def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: P
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
     if format_of(file) == "tsv":
-        return reading.read_table(file, bad_lines, delimiter="\t", has_quotes=False)
-    return reading.read_table(file, bad_lines)
+        has_quotes = has_quoted_cells(file)
+        return read_table(file, bad_lines, delimiter="\t", has_quotes=has_quotes)
+    return read_table(file, bad_lines)
 
 
 def _text_file_records(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:

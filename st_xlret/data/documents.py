@@ -77,8 +77,8 @@ def load_documents(
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face
             data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset`, its folder,
-            or another iterable of records. The language of a text that names none is identified,
-            which needs the extra `langid`.
+            a data frame (pandas, Polars, Arrow), or another iterable of records. The language of a
+            text that names none is identified, which needs the extra `langid`.
         languages: Codes to keep. `"pt"` also takes `"pt-br"`, as `"pt"`, unless `"pt-br"` is named
             too.
         exclude: Text files of sentences to leave out, whatever their case, punctuation and white
@@ -230,13 +230,14 @@ class DocumentSources:
                 place = f"{source}:{line}" if is_one_of_several else str(line)
                 yield Document(code, texts, _name_of(record, place), source, line)
 
-    def _language_and_texts(
-        self, record: Mapping[str, Any], unit: Unit
-    ) -> tuple[str | None, list[str]]:
+    def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language left out.
 
         A `ValueError` for no text.
         """
+        if not isinstance(record, Mapping):
+            found = f"{type(record).__name__} {record!r:.40}"
+            raise ValueError(f"a record must have fields, such as 'text'; found {found}")
         field = self._text_field(record)
         value = record.get(field)
         if not isinstance(value, str | list):
@@ -271,13 +272,11 @@ def _languages_of_folders(file: Path) -> dict[str, str | None]:
     return {name: columns[name] for name in find_fields(columns, LABEL_FIELDS)}
 
 
-def _with_labels(
-    records: Records, labels: Mapping[str, str | None]
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Records with labels for the fields that they lack; empty ones for what is no record."""
+def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator[tuple[int, Any]]:
+    """Records with labels for the fields that they lack."""
     for line, record in records:
         if not isinstance(record, Mapping):
-            yield line, {}
+            yield line, record
         elif labels:
             missing = {name: label for name, label in labels.items() if record.get(name) is None}
             yield line, {**record, **missing}

@@ -49,7 +49,7 @@ def load_pairs(
 
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a
-            `datasets.Dataset` or another iterable of records as in `.jsonl` files.
+            `datasets.Dataset`, a data frame or another iterable of records as in `.jsonl` files.
         languages: Codes to keep; *both* sides of a pair must be among them, so name the pivot
             language too.
         per_language: Maximum pairs per (source language, target language), chosen by a hash of the

@@ -18,6 +18,7 @@ from st_xlret.data.question_files import (
     examples_of_file,
     holds_questions,
 )
+from st_xlret.data.reading import DataError
 from st_xlret.data.sources import source_files, split_sources
 from st_xlret.data.texts import clean_text, split_sentences
 from st_xlret.files import PathLike
@@ -90,7 +91,11 @@ class _Opened:
 
 def _open(sources: PathLike | Sequence[PathLike], split: str, loader: Loader) -> _Opened:
     opened = _Opened([], [])
-    for source in split_sources(sources)[0]:
+    paths, collections = split_sources(sources)
+    if collections:
+        given = type(collections[0]).__name__
+        raise DataError(f"questions are read from files and folders, and this is a {given}")
+    for source in paths:
         if beir.is_beir_folder(Path(source).expanduser()):
             found = beir.BeirFiles.of_folder(source, split)
             opened.streams.append((source, examples_of_beir(found, loader.bad_lines)))

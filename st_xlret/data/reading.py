@@ -1,6 +1,6 @@
-"""Lines, records and rows of tables of files, plain or compressed, each with its number."""
+"""Lines and records of files, plain or compressed, each with its number."""
 
-import csv
+import codecs
 import gzip
 import json
 import logging
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.files import PathLike
 from st_xlret.languages import find_fields, normal_form
@@ -23,8 +23,6 @@ _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
 _COLUMN_NAME = re.compile(
     "source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang"
 )
-
-csv.field_size_limit(1 << 30)  # a cell may be a document
 
 
 class DataError(ValueError):
@@ -87,19 +85,32 @@ def _open(path: PathLike) -> BinaryIO:
     return open(path, "rb")
 
 
+def decoded_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, str]]:
+    """Stream (number, line) of all lines of a file, without their ends.
+
+    What is no UTF-8 is a bad line.
+    """
+    for number, raw in raw_lines(path, bad_lines):
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            is_utf16 = number == 1 and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            hint = "; it looks like UTF-16: save it as UTF-8" if is_utf16 else ""
+            problem = f"not UTF-8 text ({error.reason} at byte {error.start}){hint}"
+            bad_lines(problem, path, number)
+            continue
+        if "\0" in line:
+            bad_lines("a NUL character: no text, or UTF-16; save it as UTF-8", path, number)
+            continue
+        yield number, line.rstrip("\r\n")
+
+
 def read_lines(path: PathLike, bad_lines: BadLines | None = None) -> Iterator[tuple[int, str]]:
     """Stream (number, line) of the lines of a UTF-8 file that are not blank.
 
     The file is plain or compressed. What is no UTF-8 is a bad line.
     """
-    bad_lines = bad_lines or BadLines()
-    for number, raw in raw_lines(path, bad_lines):
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            problem = f"not UTF-8 text ({error.reason} at byte {error.start})"
-            bad_lines(problem, path, number)
-            continue
+    for number, line in decoded_lines(path, bad_lines or BadLines()):
         if line and not line.isspace():
             yield number, line
 
@@ -164,36 +175,6 @@ def parse_entries(
             bad_lines(str(error), file, line)
         else:
             yield result
-
-
-def read_table(
-    path: PathLike,
-    bad_lines: BadLines | None = None,
-    *,
-    delimiter: str = ",",
-    has_quotes: bool = True,
-    strict: bool = True,
-) -> Iterator[tuple[int, list[str]]]:
-    """Stream (number of its last line, cells) of the rows of a table.
-
-    Cells may stand in quotes, and have several lines then; or quotes are a part of the text. If not
-    strict, so are quotes amid a quoted cell, which are else an error.
-    """
-    bad_lines = bad_lines or BadLines()
-    number = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal number
-        for number, line in read_lines(path, bad_lines):  # noqa: B007
-            yield f"{line}\n"  # a quoted cell may have several lines
-
-    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
-    rows = csv.reader(lines(), delimiter=delimiter, quoting=quoting, strict=strict)
-    try:
-        for cells in rows:
-            yield number, cells
-    except csv.Error as error:
-        bad_lines(f"no row of a table from here on ({error})", path, number)
 
 
 def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) -> bool:

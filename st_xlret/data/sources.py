@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import datasets
+import pyarrow as pa
 from datasets.fingerprint import generate_fingerprint
 
 from st_xlret.data.reading import DataError
@@ -26,7 +27,7 @@ def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
         if isinstance(source, str | os.PathLike):
             paths.append(source)
         else:
-            collections.append(source)
+            collections.append(_records_of(source))
     for path in paths:
         if not os.fspath(path).strip():  # which would be the working folder
             raise DataError(f"a source has no name: {paths}")
@@ -37,9 +38,24 @@ def _listed(sources: Any) -> list[Any]:
     """A list of sources; one source, such as a list of records, is a list of one."""
     if not isinstance(sources, list | tuple):
         return [sources]
-    if all(isinstance(one, Mapping) for one in sources):
+    if sources and all(isinstance(one, Mapping) for one in sources):
         return [sources]
     return list(sources)
+
+
+def _records_of(source: Any) -> Iterable[Any]:
+    """The records of a source that is no path: a data frame or Arrow table has them as its rows."""
+    if hasattr(source, "__arrow_c_stream__"):
+        return datasets.Dataset(pa.table(source))
+    if isinstance(source, Mapping):
+        if source and all(isinstance(values, list) for values in source.values()):
+            return datasets.Dataset.from_dict(dict(source))
+        names = ", ".join(map(str, source))
+        raise DataError(
+            f"a {type(source).__name__} of {names} is no collection of records: put a record into a"
+            " list, give columns as lists, or choose one of several data sets"
+        )
+    return source
 
 
 def records_identity(records: Iterable[Any]) -> str:

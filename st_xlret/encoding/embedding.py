@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import quantize_embeddings
 from tqdm.auto import tqdm
 
 from st_xlret.columns import Role
 from st_xlret.encoding.batches import token_batches, token_lengths
 from st_xlret.encoding.maps import router_tasks
 from st_xlret.encoding.prompts import role_prompt
-from st_xlret.precision import autocast, padding_options
+from st_xlret.precision import PRECISIONS, autocast, padding_options
 
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
+_Rounding: TypeAlias = Literal["int8", "uint8", "binary", "ubinary"]
+_ROUNDED: tuple[_Rounding, ...] = ("int8", "uint8", "binary", "ubinary")
+"""Precisions of the host, to which finished vectors are rounded."""
 _OF_THE_HOST = frozenset({"chunk_size", "convert_to_numpy", "output_value", "pool"})
 """Options for which batches are the host's."""
 
@@ -41,7 +45,9 @@ def encode(
             the default map, with a warning; a language that has no map is a `ValueError`.
         role: `"query"` or `"document"` puts the prompt of that role before the texts. None does as
             `model.encode`.
-        precision: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device computes in it).
+        precision: What the model computes in: `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device
+            computes in it). Or what the vectors are rounded to, as by `model.encode`: `"int8"`,
+            `"uint8"`, `"binary"`, `"ubinary"`.
         **options: Those of `model.encode`; `batch_size` is in texts of 64 tokens (64, the most that
             a CPU takes).
 
@@ -55,6 +61,14 @@ def encode(
         >>> encode(model, ["one", "one"], ["fr-CA", "eng"], role="query").tolist()
         [[1.5, 0.0], [1.0, 0.0]]
     """
+    if precision in _ROUNDED:
+        rows = [texts] if isinstance(texts, str) else texts
+        vectors = encode(model, rows, language, role=role, **options)
+        rounded = _rounded(vectors, cast(_Rounding, precision), options)
+        return rounded[0] if isinstance(texts, str) else rounded
+    if precision not in PRECISIONS:
+        names = ", ".join((*PRECISIONS, *_ROUNDED))
+        raise ValueError(f"precision={precision!r} is none of {names}")
     if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
         options["prompt"] = role_prompt(model, role)
     rows = [texts] if isinstance(texts, str) else list(texts)
@@ -74,6 +88,17 @@ def encode(
             some = [rows[row] for row in of_task]
             parts.append(_encode_in_batches(model, some, task=task, **options))
     return _in_order(parts, list(rows_of_task.values()))
+
+
+def _rounded(vectors: Any, precision: _Rounding, options: dict[str, Any]) -> Any:
+    """Vectors of all texts as the host rounds them, in the form that is asked for."""
+    if len(vectors):
+        vectors = quantize_embeddings(vectors, precision=precision)
+    if options.get("convert_to_tensor"):
+        return torch.as_tensor(vectors)
+    if not options.get("convert_to_numpy", True):
+        return [torch.as_tensor(vector) for vector in vectors]
+    return vectors
 
 
 def _in_order(parts: list[Any], rows: list[list[int]]) -> Any:

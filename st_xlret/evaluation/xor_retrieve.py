@@ -14,8 +14,9 @@ from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
 from st_xlret.data.kept import cache_key, cached_table
-from st_xlret.data.reading import read_jsonl, read_table
+from st_xlret.data.reading import read_jsonl
 from st_xlret.data.sources import find_file
+from st_xlret.data.tables import read_table
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of

@@ -1,6 +1,7 @@
 """The labels that texts come with: which fields hold them, and the languages that they name."""
 
 import logging
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
@@ -52,7 +53,7 @@ def languages_of_labels(labels: Iterable[Any]) -> list[str]:
 def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """The names that are wanted, in that order; of those that differ in case alone, all.
 
-    The one that is spelled as it is wanted comes first.
+    The one that is spelled as it is wanted comes first. Accents may be encoded in either form.
     """
     return list(_find_fields(tuple(names), tuple(wanted)))
 
@@ -61,9 +62,13 @@ def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
 def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
     for field in wanted:
-        alike = [name for name in names if str(name).casefold() == field.casefold()]
+        alike = [name for name in names if _folded(name) == _folded(field)]
         found += sorted(alike, key=lambda name: name != field)
     return tuple(found)
+
+
+def _folded(name: Any) -> str:
+    return unicodedata.normalize("NFC", str(name)).casefold()
 
 
 def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -8,10 +8,10 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from st_xlret.data import DataError, read_documents
-from tests.data.files import read, rows, write_jsonl, write_text
+from tests.data.files import load, questions, read, rows, write_jsonl, write_text
 
 EN, FR = "The cat sleeps. The dog does not.", "Le chat dort. Le chien ne dort pas."
 DOCUMENTS = [("en", EN), ("fr", FR)]
@@ -152,7 +152,9 @@ def test_the_language_of_texts_without_one_is_identified(tmp_path: Path) -> None
     [
         ("a.tsv", "1\tone\n2\ttwo\n", "2", ["one", "two"]),
         ("a.tsv", 'text\tn\n"One", he said.\t1\n', None, ['"One", he said.']),
-        ("a.csv", 'score,said\n1,"one,\nor two"\n', "said", ["one, or two"]),
+        ("a.csv", 'score,said\n1,"one,\n\nor two"\n', "said", ["one, or two"]),
+        ("a.tsv", 'said\tn\n"one,\n\nor two"\t1\nthree\t2\n', "said", ["one, or two", "three"]),
+        ("a.tsv", '1\t"one\nor two"\n2\tthree\n', "2", ["one or two", "three"]),
         (
             "a.jsonl",
             '{"said": "one"}\n{"said": ["two", "three"]}\n',
@@ -349,6 +351,43 @@ def test_data_sets_and_iterables_are_sources(tmp_path: Path) -> None:
         assert rows(read(source)[0]) == [("A.", "en", 0, 0), ("B.", "en", 0, 1), ("C.", "fr", 1, 0)]
     with pytest.raises(DataError, match="<source 1>, line 2"):
         read([[records[0], "B."]])
+
+
+FRAME = {"Text": ["One.", "Un."], "language": ["en", "fr"]}
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "columns"])
+def test_a_data_frame_has_its_rows_as_records(kind: str) -> None:
+    makers: dict[str, Any] = {"arrow": pa.table, "columns": dict}
+    if kind in ("pandas", "polars"):
+        makers[kind] = pytest.importorskip(kind).DataFrame
+    frame = makers[kind](FRAME)
+    first = read(frame)[0]
+    again = read(makers[kind](FRAME))[0]
+    assert rows(first) == [("One.", "en", 0, 0), ("Un.", "fr", 1, 0)]
+    assert first.cache_files == again.cache_files
+    pairs = makers[kind](
+        {"source": ["A"], "target": ["B"], "source_language": ["en"], "target_language": ["fr"]}
+    )
+    assert rows(load(pairs)[0]) == [("A", "B", "en", "fr")]
+    with pytest.raises(DataError, match="questions are read from files and folders"):
+        questions(frame)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ({"text": "One.", "language": "en"}, "a dict of text, language is no collection"),
+        (
+            DatasetDict({"train": Dataset.from_dict(FRAME)}),
+            "a DatasetDict of train is no collection",
+        ),
+        (iter(["One."]), "<source 1>, line 1: a record must have fields, .* found str 'One.'"),
+    ],
+)
+def test_what_is_no_collection_of_records_is_refused(source: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        read(source)
 
 
 def test_what_changed_is_read_again_and_nothing_else(tmp_path: Path) -> None:

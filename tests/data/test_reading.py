@@ -19,7 +19,7 @@ from st_xlret.data import (
 )
 from st_xlret.data.beir import read_qrels
 from st_xlret.data.kept import cached_table
-from st_xlret.data.reading import read_table
+from st_xlret.data.tables import has_quoted_cells, read_table
 from st_xlret.data.texts import join_sentences, split_sentences
 from st_xlret.data.words import fold_text
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
@@ -54,9 +54,59 @@ def test_what_is_lost_of_a_damaged_file_is_said(end: str, damage: str, tmp_path:
 def test_a_quoted_cell_has_several_lines_and_any_length(tmp_path: Path) -> None:
     file = write_text(tmp_path / "a.csv", f'a,b\n"one\n\ntwo",2\n{"x" * 1_000_000},3\n"open\n')
     bad_lines = BadLines(skip=True)
-    rows = list(read_table(file, bad_lines))
-    assert rows[:2] == [(1, ["a", "b"]), (4, ["one\ntwo", "2"])] and len(rows[2][1][0]) == 1_000_000
+    names, quoted, long = read_table(file, bad_lines)
+    assert names == (1, ["a", "b"])
+    assert quoted == (4, ["one\n\ntwo", "2"])
+    assert len(long[1][0]) == 1_000_000
     assert len(bad_lines.skipped) == 1 and "line 6" in bad_lines.skipped[0]
+
+
+def test_blank_rows_are_none_and_bad_ones_do_not_take_the_rest_with_them(tmp_path: Path) -> None:
+    lines = ["a,b", "", " , ", '"x"y,1', "one\rtwo,2", '"open,3', '"4",5', "last,6"]
+    file = write_text(tmp_path / "a.csv", "\r\n".join(lines))
+    bad_lines = BadLines(skip=True)
+    rows = list(read_table(file, bad_lines))
+    assert rows == [(1, ["a", "b"]), (5, ["one two", "2"]), (8, ["last", "6"])]
+    assert ["line 4" in line for line in bad_lines.skipped] == [True, False]
+    assert "line 7: no row of a table; it begins in line 6" in bad_lines.skipped[1]
+
+
+QUOTED = {
+    "a cell of several lines": 'text\tn\n"one\ntwo"\t1\n',
+    "the last cell has several lines": 'n\ttext\n1\t"one\ntwo"\n2\tthree\n',
+    "a blank line in a cell": 'n\ttext\n1\t"one\n\ntwo"\n',
+    "a tab in a cell": 'text\tn\n"one\ttwo"\t1\n',
+    "quotes in a cell": 'text\tn\n"""one"", he said"\t1\n',
+    "names in quotes": '"text"\t"n"\n"one"\t1\n',
+}
+PLAIN = {
+    "no quotes": "text\tn\none\t1\n",
+    "a quote at the beginning": 'text\tn\n"One", he said.\t1\n',
+    "quotes around a text": 'text\tn\n"One."\t1\n',
+    "an open quote": 'text\tn\n"One.\t1\nTwo.\t2\n',
+    "a quote that another row closes": 'text\tn\n"One.\t1\nTwo.\t2\n\nThree."\t3\n',
+    "a column of sentences": 'text\n"One.\nTwo."\n',
+    "both": 'text\tn\n"one\ttwo"\t1\n"One", he said.\t2\n',
+    "nothing": "",
+}
+
+
+@pytest.mark.parametrize("content", QUOTED.values(), ids=QUOTED)
+def test_quotes_around_cells_are_seen(content: str, tmp_path: Path) -> None:
+    assert has_quoted_cells(write_text(tmp_path / "a.tsv", content))
+
+
+@pytest.mark.parametrize("content", PLAIN.values(), ids=PLAIN)
+def test_quotes_that_are_text_stay(content: str, tmp_path: Path) -> None:
+    assert not has_quoted_cells(write_text(tmp_path / "a.tsv.gz", content))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
+def test_text_in_another_encoding_is_refused(name: str, encoding: str, tmp_path: Path) -> None:
+    file = write_text(tmp_path / name, '{"text": "A, b."}\n', encoding)
+    with pytest.raises(DataError, match=rf"{name}, line 1: .*UTF-16"):
+        read(file)
 
 
 def test_a_kept_table_is_written_once_or_not_at_all(
