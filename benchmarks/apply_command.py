@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.apply_command --output runs/apply.json
 
-The vectors are generated: float16 of unit length. NumPy casts chunks of 8 192 rows to float32, multiplies, adds the
-bias, scales to unit length and casts to float16 again. `apply` reads them from a file in runs/apply, checks them, does
-the same, and writes a new file.
+The vectors are generated: float16 of unit length. NumPy casts chunks of 8 192 rows to float32,
+multiplies, adds the bias, scales to unit length and casts to float16 again. `apply` reads them from
+a file in runs/apply, checks them, does the same, and writes a new file.
 """
 
 from functools import partial
@@ -21,10 +21,11 @@ from st_xlret import VectorCalibration
 from st_xlret.calibration.steps import Maps
 from st_xlret.stores import apply_calibration, open_store
 
-ROWS, CHUNK, FOLDER = 300_000, 8192, Path("runs/apply")
-BASIS = np.linalg.qr(np.random.default_rng(1).standard_normal((DIMENSION, 11)))[
-    0
-]  # as lsar of 11 languages has
+ROWS = 300_000
+CHUNK = 8192
+FOLDER = Path("runs/apply")
+# A map in as many dimensions as lsar of 11 languages has.
+BASIS = np.linalg.qr(np.random.default_rng(1).standard_normal((DIMENSION, 11)))[0]
 CALIBRATION = VectorCalibration(BASIS, Maps(-np.eye(11)[None], np.zeros((1, 11))))
 
 
@@ -46,7 +47,8 @@ def multiply() -> Step:
 def apply(suffix: str) -> Step:
     """Map a file into another, which is removed before the next run."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    source, mapped = FOLDER / f"vectors{suffix}", FOLDER / f"mapped{suffix}"
+    source = FOLDER / f"vectors{suffix}"
+    mapped = FOLDER / f"mapped{suffix}"
     vectors = fill(np.empty((ROWS, DIMENSION), np.float16))
     if suffix == ".npy":
         np.save(source, vectors)

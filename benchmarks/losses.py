@@ -1,8 +1,9 @@
-"""Time and peak memory of the losses against the encoder's step, and against other ways to compute the same.
+"""Time and peak memory of the losses against the encoder's step, and against other computations.
 
     OMP_NUM_THREADS=1 python -m benchmarks.losses --output runs/losses.json
 
-Steps are forward and backward passes on given inputs, in float32 on one thread. README.md says what is compared.
+Steps are forward and backward passes on given inputs, in float32 on one thread. README.md says what
+is compared.
 """
 
 from functools import partial
@@ -20,7 +21,10 @@ from st_xlret.functional import chunked_cross_entropy
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
 TEMPERATURE = 0.1
-WIDE, NARROW, KEYS, ENTRIES = 768, 256, 32_768, 250_002
+WIDE = 768
+NARROW = 256
+KEYS = 32_768
+ENTRIES = 250_002
 TOKENIZER = train_tokenizer(["a b c d"] * 4, 60)
 
 
@@ -31,7 +35,7 @@ def texts(model: SentenceTransformer, rows: int, tokens: int) -> dict[str, Tenso
 
 
 def encoder(micro_batches: int = 1) -> Step:
-    """A step of XLM-R base's layers on 64 rows of 64 tokens; the small vocabulary makes it cheaper."""
+    """A step of XLM-R base's layers on 64 rows of 64 tokens; its vocabulary is small."""
     model = transformer_encoder(TOKENIZER, "base", max_seq_length=64).to("cpu").train()
     features = texts(model, 64, 64)
 
@@ -44,7 +48,10 @@ def encoder(micro_batches: int = 1) -> Step:
 
 
 class Batch:
-    """Pairs of vectors (the first half of `rows` and the second), a full bank's keys, and their tags."""
+    """Pairs of vectors, a full bank's keys, and their tags.
+
+    The first half of `rows` and the second are the pairs.
+    """
 
     def __init__(
         self, rows: int, keys: int, features: int, languages: int = 1, key_languages: int = 1
@@ -52,13 +59,14 @@ class Batch:
         torch.manual_seed(0)
         self.rows = F.normalize(torch.randn(rows, features), dim=1).requires_grad_()
         self.keys = F.normalize(torch.randn(keys, features), dim=1)
-        # Documents and texts of the bank are not those of the batch.
-        pair, others = torch.arange(rows // 2).repeat(2), rows + torch.arange(keys)
+        pair = torch.arange(rows // 2).repeat(2)
         self.tags = {
             "language_id": pair % languages,
             "document_id": pair,
             "text_id": torch.arange(rows),
         }
+        # Documents and texts of the bank are not those of the batch.
+        others = rows + torch.arange(keys)
         self.key_tags = {
             "language_id": others % key_languages,
             "document_id": others,
@@ -82,20 +90,23 @@ def ccp(
     head: Any = NoHead,
 ) -> Step:
     """CCPLoss on given sentence vectors, with the update of its full bank."""
-    batch, bank = (
-        Batch(rows, keys, features, languages, key_languages),
-        LanguageMemoryBank(features, keys),
-    )
-    loss = CCPLoss(
-        static_encoder(TOKENIZER, features), head(features), bank, temperature=TEMPERATURE
-    )
+    batch = Batch(rows, keys, features, languages, key_languages)
+    bank = LanguageMemoryBank(features, keys)
+    model = static_encoder(TOKENIZER, features)
+    loss = CCPLoss(model, head(features), bank, temperature=TEMPERATURE)
     loss.state_is_kept = True
-    bank.enqueue(batch.keys, *batch.key_tags.values())
+    bank.enqueue(
+        batch.keys,
+        batch.key_tags["language_id"],
+        batch.key_tags["document_id"],
+        batch.key_tags["text_id"],
+    )
 
     def run() -> None:
         batch.rows.grad = None
         loss.zero_grad()
-        loss.compute_loss_from_embeddings(*batch.rows.chunk(2), dict(batch.tags)).backward()
+        centres, contexts = batch.rows.chunk(2)
+        loss.compute_loss_from_embeddings(centres, contexts, dict(batch.tags)).backward()
 
     return run
 
@@ -108,7 +119,9 @@ def one_matrix(rows: int, keys: int, features: int, key_languages: int = 1) -> S
     def run() -> None:
         batch.rows.grad = None
         z = F.normalize(batch.rows, dim=1)
-        tags = {name: torch.cat([tag, batch.key_tags[name]]) for name, tag in batch.tags.items()}
+        tags = {}
+        for name, of_rows in batch.tags.items():
+            tags[name] = torch.cat([of_rows, batch.key_tags[name]])
         forbidden = batch.tags["language_id"][:, None] != tags["language_id"]
         for name in ("document_id", "text_id"):
             forbidden |= batch.tags[name][:, None] == tags[name]
@@ -122,18 +135,20 @@ def one_matrix(rows: int, keys: int, features: int, key_languages: int = 1) -> S
 def vocabulary(chunked: bool) -> Step:
     """A language model's projection and cross-entropy of 307 masked ones of 2048 vectors."""
     torch.manual_seed(0)
-    hidden, weight = (
-        torch.randn(2048, WIDE, requires_grad=True),
-        (torch.randn(ENTRIES, WIDE) * 0.02).requires_grad_(),
-    )
-    chosen, labels = torch.randperm(2048)[:307], torch.full((2048,), -100)
+    hidden = torch.randn(2048, WIDE, requires_grad=True)
+    weight = (torch.randn(ENTRIES, WIDE) * 0.02).requires_grad_()
+    chosen = torch.randperm(2048)[:307]
+    labels = torch.full((2048,), -100)
     labels[chosen] = torch.randint(ENTRIES, (307,))
-    if chunked:
-        return lambda: chunked_cross_entropy(
-            hidden[chosen], weight, None, labels[chosen]
-        ).backward()
-    # As transformers' masked language models do: logits of all positions, of which the label -100 is ignored.
-    return lambda: F.cross_entropy(F.linear(hidden, weight), labels).backward()
+
+    def run_chunked() -> None:
+        chunked_cross_entropy(hidden[chosen], weight, None, labels[chosen]).backward()
+
+    def run_all() -> None:
+        """As masked language models of transformers do: the label -100 is ignored."""
+        F.cross_entropy(F.linear(hidden, weight), labels).backward()
+
+    return run_chunked if chunked else run_all
 
 
 def document_side(documents: int, sentences: int) -> Step:
@@ -150,6 +165,20 @@ def document_side(documents: int, sentences: int) -> Step:
     return lambda: loss.compute_loss_from_embeddings(vectors, tags).backward()
 
 
+def against_one_matrix(rows: int, features: int, languages: int) -> Comparison:
+    """CCPLoss beside one matrix of all logits."""
+    size = f"{rows} x {features}, {KEYS} keys of {languages} languages"
+    return Comparison(
+        f"(b) CCPLoss against one matrix of all logits: {size}",
+        {
+            "CCPLoss": partial(ccp, rows, KEYS, features, key_languages=languages),
+            "one matrix": partial(one_matrix, rows, KEYS, features, key_languages=languages),
+        },
+        goals={"memory": 1 / 5},
+        rounds=5,
+    )
+
+
 COMPARISONS = {
     "encoder": Comparison(
         f"(a) CCPLoss, head and bank of {KEYS} against the encoder: 64 rows of 64 tokens",
@@ -161,22 +190,9 @@ COMPARISONS = {
         goals={"time": 0.03},
         rounds=3,
     ),
-    **{
-        name: Comparison(
-            f"(b) CCPLoss against one matrix of all logits: {rows} x {features}, {KEYS} keys of {languages} languages",
-            {
-                "CCPLoss": partial(ccp, rows, KEYS, features, key_languages=languages),
-                "one matrix": partial(one_matrix, rows, KEYS, features, key_languages=languages),
-            },
-            goals={"memory": 1 / 5},
-            rounds=5,
-        )
-        for name, rows, features, languages in (
-            ("matrix_narrow", 2048, NARROW, 1),
-            ("matrix_wide", 2048, WIDE, 1),
-            ("matrix_languages", 64, WIDE, 11),
-        )
-    },
+    "matrix_narrow": against_one_matrix(2048, NARROW, 1),
+    "matrix_wide": against_one_matrix(2048, WIDE, 1),
+    "matrix_languages": against_one_matrix(64, WIDE, 11),
     "vocabulary": Comparison(
         f"(c) MaskedLMLoss's logits of 307 masked ones of 2048 tokens, {ENTRIES} entries of {WIDE}",
         {"chunked": partial(vocabulary, True), "all": partial(vocabulary, False)},

@@ -1,4 +1,4 @@
-"""What the benchmarks share: steps that run in turn, the memory of one step in a fresh process, and the tables."""
+"""What the benchmarks share: steps that run in turn, the memory of one in a process, and tables."""
 
 import argparse
 import gc
@@ -23,7 +23,10 @@ Step: TypeAlias = Callable[[], Any]  # what is measured
 
 @dataclass
 class Comparison:
-    """Ways to do the same, of which the last is the rival of the others; `goals` are the largest ratios to it."""
+    """Ways to do the same, of which the last is the rival of the others.
+
+    `goals` are the largest ratios to it.
+    """
 
     title: str
     ways: Mapping[str, Callable[[], Step]]
@@ -57,15 +60,13 @@ def _added_memory(make: Callable[[], Step]) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak to what is resident now
     before = _resident("VmRSS")
     step()
-    return max(
-        mmap.PAGESIZE / 2**20, _resident("VmHWM") - before
-    )  # a page is the least that can be seen
+    least = mmap.PAGESIZE / 2**20  # a page is the least that can be seen
+    return max(least, _resident("VmHWM") - before)
 
 
 def _seconds(step: Step) -> float:
-    start = (
-        time.process_time()
-    )  # of the one thread: what other programs do meanwhile counts less than on the clock
+    # Of the one thread: what other programs do meanwhile counts less than on the clock.
+    start = time.process_time()
     step()
     return time.process_time() - start
 
@@ -84,16 +85,15 @@ def measure(comparison: Comparison) -> list[dict[str, str]]:
     for name in ours:
         row = {"ours": name, "rival": rival}
         for measured, unit, figures in (("time", "s", seconds), ("memory", "MiB", memory)):
-            one, other, goal = figures[name], figures[rival], comparison.goals.get(measured)
-            met = (
-                ""
-                if goal is None
-                else f" ({goal:.2f}: {'met' if one <= goal * other else 'missed'})"
-            )
-            row |= {
-                f"{measured}, {unit}": f"{one:.3g} / {other:.3g}",
-                f"ratio of {measured}": f"{one / other:.3g}{met}",
-            }
+            one = figures[name]
+            other = figures[rival]
+            ratio = one / other
+            row[f"{measured}, {unit}"] = f"{one:.3g} / {other:.3g}"
+            row[f"ratio of {measured}"] = f"{ratio:.3g}"
+            goal = comparison.goals.get(measured)
+            if goal is not None:
+                verdict = "met" if ratio <= goal else "missed"
+                row[f"ratio of {measured}"] += f" ({goal:.2f}: {verdict})"
         rows.append(row)
     return rows
 
