@@ -7,8 +7,8 @@ r"""Map stored vectors by a calibration, into something new beside them.
         --into mapped
 
 The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In a database
-but LanceDB, the same command continues what was interrupted, and maps rows that were added since. A
-map of queries alone (--queries_only) needs no `apply`.
+but LanceDB, the same command continues what was interrupted, maps rows that were added since, and
+maps those again whose vector has changed. A map of queries alone (--queries_only) needs no `apply`.
 """
 
 from __future__ import annotations
@@ -42,4 +42,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
         applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
     if applied.left_out:
         print(f"not mapped: {counts_in_words(applied.left_out)}")
-    print(f"{applied.written} rows written to {options.into}")
+    again = ""
+    if applied.changed:
+        again = f", {applied.changed} of them again, as their vector has changed"
+    print(f"{applied.written} rows written to {options.into}{again}")

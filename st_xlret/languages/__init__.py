@@ -24,6 +24,7 @@ from st_xlret.languages.labels import (
     language_of,
     language_of_label,
     languages_of_labels,
+    unread_label_field,
     warn_of_unread_labels,
 )
 from st_xlret.languages.names import language_in_name, languages_in_name
@@ -50,5 +51,6 @@ __all__ = [
     "languages_of_labels",
     "match_language",
     "normal_form",
+    "unread_label_field",
     "warn_of_unread_labels",
 ]

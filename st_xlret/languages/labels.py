@@ -143,20 +143,31 @@ def warn_of_unread_labels(
 
 
 def _warn_of_unread_labels(rows: list[dict[str, Any]], place: str, instead: str) -> None:
+    field = _unread_label_field(rows)
+    if field is not None:
+        _logger.warning(
+            "%s: no text names its language in the field 'language', and %s; the field %r looks"
+            " like languages: name it 'language'",
+            place,
+            instead,
+            field,
+        )
+
+
+def unread_label_field(records: Iterable[Mapping[str, Any]]) -> str | None:
+    """A field that looks like labels, where no record names a language; None if there is none."""
+    return _unread_label_field([_short_values(record) for record in records])
+
+
+def _unread_label_field(rows: list[dict[str, Any]]) -> str | None:
     if any(map(_has_label, rows)):
-        return
+        return None
     for field in language_fields(rows):
         codes = languages_of_labels(row.get(field) for row in rows)
         # One with codes of three letters alone, such as `dev`, is hardly one of labels.
         if any(len(code.partition("-")[0]) == 2 for code in codes):
-            _logger.warning(
-                "%s: no text names its language in the field 'language', and %s; the field %r looks"
-                " like languages: name it 'language'",
-                place,
-                instead,
-                field,
-            )
-            return
+            return field
+    return None
 
 
 def _has_label(row: Mapping[str, Any]) -> bool:

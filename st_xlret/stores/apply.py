@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 
 
 class RowCounts(NamedTuple):
-    """How many rows `apply_calibration` has written, in this run, and how many not, by reason."""
+    """What `apply_calibration` has done with the rows, in this run.
+
+    Attributes:
+        written: How many were written.
+        left_out: How many were not, by the reason. Those that are mapped already are not counted.
+        changed: How many of those written had been mapped before, when they had another vector.
+    """
 
     written: int
     left_out: Counter[str]
+    changed: int = 0
 
 
 def apply_calibration(
@@ -30,8 +37,8 @@ def apply_calibration(
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
     In a database but LanceDB every batch counts: the same call continues a run that was
-    interrupted, and maps rows that were added since. A file or a table of LanceDB is written whole
-    or not at all.
+    interrupted, maps rows that were added since, and maps those again whose vector has changed. A
+    file or a table of LanceDB is written whole or not at all.
 
     `into` is the name of what is written: a file or, in a database, a named vector, a column, a
     table or a collection, as the guide of stored vectors has it for each store. An `OSError` says
@@ -62,16 +69,17 @@ def apply_calibration(
     mark = f"{calibration.fingerprint} of {store.name_in_store}"
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
         mapping = _Mapping(calibration, store, bar)
-        gone = store.write(into, mark, mapping.map_batch)
-    mapping.left_out["deleted meanwhile"] = gone
-    return RowCounts(mapping.written - gone, +mapping.left_out)
+        rows = store.write(into, mark, mapping.map_batch)
+    mapping.left_out["deleted meanwhile"] = rows.gone
+    written = mapping.mapped - rows.gone - rows.kept
+    return RowCounts(written, +mapping.left_out, rows.changed)
 
 
 class _Mapping:
-    """Maps batch after batch, and counts what is written and what is not."""
+    """Maps batch after batch, and counts which rows have a mapped vector and which have none."""
 
     def __init__(self, calibration: VectorCalibration, store: Store, bar: tqdm) -> None:
-        self.written = 0
+        self.mapped = 0
         self.left_out = Counter[str]()
         self._calibration = calibration
         self._store = store
@@ -90,7 +98,7 @@ class _Mapping:
         mapped[~has_vector] = np.nan
         lost = int((is_usable & ~has_vector).sum())
         self.left_out["of which the map leaves nothing to store"] += lost
-        self.written += int(has_vector.sum())
+        self.mapped += int(has_vector.sum())
         self._bar.update(batch.num_rows)
         place = batch.schema.get_field_index("vector")
         return batch.set_column(place, "vector", vector_column(mapped))

@@ -6,7 +6,7 @@ Mapped vectors go into something new: nothing that is there is changed.
 import warnings
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from st_xlret.languages import LanguageIdentifier, check_languages
+from st_xlret.languages import LanguageIdentifier, check_languages, unread_label_field
 from st_xlret.stores.batches import Matrix, nullable_vector_column
 from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
+from st_xlret.stores.reruns import WrittenRows
 from st_xlret.stores.sampling import CheckedRows, Draw, check_rows, counts_in_words
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -68,12 +69,12 @@ class Store(AbstractContextManager["Store"]):
         """The rows; see `batches`."""
 
     @abstractmethod
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """Write rows with the vectors that `change` gives them into something new, with the mark.
 
         A row whose vector is null is left out, or stored without one. A file or table is whole or
-        not there; a database continues what has this mark. Returns how many rows were deleted in
-        the store before they could be written.
+        not there; a database goes on with what has this mark, and writes what is missing there or
+        has changed since, see `due_rows`.
         """
 
     def close(self) -> None:  # noqa: B027
@@ -92,9 +93,19 @@ class Store(AbstractContextManager["Store"]):
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)
 
-    def vector_column(self, vectors: Sequence[Any]) -> pa.FixedSizeListArray:
+    def vector_column(self, ids: Iterable[Any], vectors: Sequence[Any]) -> pa.FixedSizeListArray:
         """Vectors as a database gives them, or None, as a column of a batch."""
+        for name, vector in zip(ids, vectors, strict=True):
+            if vector is not None and len(vector) != self.dimension:
+                raise self.wrong_length(name, len(vector))
         return nullable_vector_column(vectors, self.dimension)
+
+    def wrong_length(self, name: Any, length: int) -> ValueError:
+        """The error of a row whose vector has another length than the first one."""
+        return ValueError(
+            f"{self.name}: the vector of {name} has {length} numbers, and the first one has "
+            f"{self.dimension}: vectors of one length, of one model, can be mapped"
+        )
 
     def check_rows(
         self,
@@ -122,7 +133,18 @@ class Store(AbstractContextManager["Store"]):
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
+        field = unread_label_field(self.first_rows())
+        if field and self.fields.language is None:
+            warnings.warn(
+                f"{self.name}: languages are identified, and the field {field!r} looks like their "
+                f"labels: name it (--language_field {field})",
+                stacklevel=2,
+            )
         return LanguageIdentifier()
+
+    def first_rows(self) -> list[Mapping[str, Any]]:
+        """The fields of some rows, among which labels are looked for; of a payload, nested ones."""
+        return []
 
     def sample(
         self,
@@ -185,6 +207,15 @@ class Store(AbstractContextManager["Store"]):
             raise ValueError(f"{into}: vectors of {self.name} go into another {suffix} file")
         self.refuse_taken(f"a file {into}", path.exists())
         return path
+
+    def warn_of_others(self, into: str, count: int) -> None:
+        """Warn of rows in a copy that are none of the store."""
+        if count > 0:
+            warnings.warn(
+                f"{self.name}: rows of {into} that are not in it, or not any more, stay there: "
+                f"{count}. Delete them, or write a new copy",
+                stacklevel=3,
+            )
 
     def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
         """How many of the rows `sent` are gone; an `OSError` if not all `present` are `stored`."""

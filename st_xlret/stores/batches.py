@@ -43,7 +43,11 @@ def _as_text(value: Any) -> str | None:
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:
     """The vectors of a batch, (n, d), with NaN in rows that have none."""
-    column = batch.column("vector")
+    return column_vectors(batch.column("vector"))
+
+
+def column_vectors(column: pa.FixedSizeListArray) -> Matrix:
+    """The vectors of a column, (n, d), with NaN in rows that have none."""
     width = column.type.list_size
     numbers = column.values.slice(column.offset * width, len(column) * width)
     rows: Matrix = numbers.to_numpy(zero_copy_only=False).reshape(len(column), width)

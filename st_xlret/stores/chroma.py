@@ -1,6 +1,7 @@
 """Vectors in Chroma."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,12 +12,25 @@ import pyarrow as pa
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change, Store
-from st_xlret.stores.batches import batch_vectors, first_vector_length, make_batch
+from st_xlret.stores.batches import (
+    Matrix,
+    batch_vectors,
+    column_vectors,
+    first_vector_length,
+    make_batch,
+    nullable_vector_column,
+)
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
+from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.waiting import answer_within
 
 _MARK = "st_xlret"  # in the metadata of a collection
-_COLUMNS = ["embeddings", "metadatas", "documents"]
+_BESIDE = ("documents", "metadatas", "uris")
+_COLUMNS = ["embeddings", *_BESIDE]
+_INDEXES = ("hnsw", "spann")
+_ANSWER = 60  # seconds for an answer of a server
+_FIRST_ENTRIES = 50  # whose metadata show which fields there are
 
 
 class ChromaStore(Store):
@@ -29,84 +43,142 @@ class ChromaStore(Store):
         self.name_in_store = parsed.options["collection"]
         self.secrets = parsed.secrets
         self.fields = fields
+        self.is_server = parsed.place.startswith(("http://", "https://"))
         with self.sanitize_errors():
-            self.client = _client_of(chroma, parsed.place)
-            self.collection = self.client.get_collection(
-                self.name_in_store, embedding_function=None
+            self.client = self._connect(chroma, parsed.place)
+            self.collection = self._ask(
+                self.client.get_collection, self.name_in_store, embedding_function=None
             )
-            first = self.collection.get(limit=1, include=["embeddings"])
+            first = self._ask(self.collection.get, limit=1, include=["embeddings"])
             # `configuration` would make the embedding function.
             settings = self.collection.configuration_json
         self.dimension = first_vector_length(first["embeddings"])
         self.mark = (self.collection.metadata or {}).get(_MARK)
-        self.space = (settings.get("hnsw") or {}).get("space", "l2")
-        self.metric = metric_of(self.space, self.name)
+        self.index = {kind: settings[kind] for kind in _INDEXES if settings.get(kind)}
+        spaces = [settings.get("space", "l2") for settings in self.index.values()]
+        self.metric = metric_of(next(iter(spaces), "l2"), self.name)
         function = settings.get("embedding_function") or {}
         self.model = model_name_in(function.get("config") or {})
 
     def __len__(self) -> int:
-        return int(self.collection.count())
+        return int(self._ask(self.collection.count))
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The entries, by their ids."""
-        for entries in self._pages(without=()):
+        for entries in self._pages(self._ids_in(self.collection)):
             yield self._as_batch(entries)
 
-    def write(self, into: str, mark: str, change: Change) -> int:
-        """A new collection with the same ids, documents and metadata.
+    def first_rows(self) -> list[Mapping[str, Any]]:
+        """The metadata of the first entries."""
+        first = self._ask(self.collection.get, limit=_FIRST_ENTRIES, include=["metadatas"])
+        return [metadata or {} for metadata in first["metadatas"]]
+
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+        """A new collection with the same ids, documents, metadata and URIs.
 
         An entry without a vector is left out.
         """
+        rows = WrittenRows()
         with self.sanitize_errors():
             mapped = self._ensure_collection(into, mark)
-            written = mapped.get(include=[])["ids"]
-            for entries in self._pages(without=written):  # a stopped run goes on
+            ids = self._ids_in(self.collection)
+            others = set(self._ids_in(mapped)) - set(ids)
+            for entries in self._pages(ids):
                 vectors = batch_vectors(change(self._as_batch(entries)))
-                has_vector = ~np.isnan(vectors[:, 0])
-                if has_vector.any():
-                    entries["embeddings"] = vectors
-                    self._copy(mapped, entries, has_vector)
-        return 0
+                self._write_entries(mapped, entries, vectors, rows)
+        self.warn_of_others(into, len(others))
+        return rows
 
     def _ensure_collection(self, into: str, mark: str) -> Any:
         marks = {}
-        for collection in self.client.list_collections():
+        for collection in self._ask(self.client.list_collections):
             marks[collection.name] = (collection.metadata or {}).get(_MARK)
         self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
-        return self.client.get_or_create_collection(
+        return self._ask(
+            self.client.get_or_create_collection,
             into,
-            configuration={"hnsw": {"space": self.space}},
+            configuration=self.index,
             metadata={**(self.collection.metadata or {}), _MARK: mark},
             embedding_function=None,
         )
 
-    def _copy(self, mapped: Any, entries: Mapping[str, Any], is_chosen: Any) -> None:
-        """Put some entries into the collection of mapped vectors."""
-        sent = {name: list(compress(values, is_chosen)) for name, values in entries.items()}
-        mapped.upsert(**sent)
-        stored = mapped.get(ids=sent["ids"], include=[])["ids"]
-        self.check_stored_rows(len(sent["ids"]), len(sent["ids"]), len(stored))
+    def _write_entries(
+        self, mapped: Any, entries: dict[str, Any], vectors: Matrix, rows: WrittenRows
+    ) -> None:
+        """Write copies of some entries, where others are there or none."""
+        there = self._ask(mapped.get, ids=entries["ids"], include=_COLUMNS)
+        place_of = {name: place for place, name in enumerate(there["ids"])}
+        present = []
+        is_same_beside = []
+        for row, name in enumerate(entries["ids"]):
+            place = place_of.get(name)
+            present.append(None if place is None else there["embeddings"][place])
+            is_same_beside.append(
+                place is not None and _beside(there, place) == _beside(entries, row)
+            )
+        there_vectors = column_vectors(nullable_vector_column(present, self.dimension))
+        due = due_rows(vectors, there_vectors, self.numbers, np.array(is_same_beside, bool))
+        rows.kept += int(due.is_kept.sum())
+        rows.changed += int(due.is_changed.sum())
+        # A changed one too: `upsert` would keep metadata that are gone.
+        removed = list(compress(entries["ids"], due.is_stale | due.is_changed))
+        if removed:
+            self._ask(mapped.delete, ids=removed)
+        is_sent = due.is_new | due.is_changed
+        if is_sent.any():
+            copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}
+            self._add(mapped, copies, vectors[is_sent])
 
-    def _pages(self, without: Any) -> Iterator[dict[str, Any]]:
-        """The entries but some, by their ids: pages by offset move when entries come or go."""
-        left_out = set(without)
-        names = [name for name in self.collection.get(include=[])["ids"] if name not in left_out]
-        size = min(self.size, self.client.get_max_batch_size())
-        for start in range(0, len(names), size):
-            entries = self.collection.get(ids=names[start : start + size], include=_COLUMNS)
+    def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
+        ids = copies["ids"]
+        metadata = [each or None for each in copies["metadatas"]]  # {} is refused
+        self._ask(
+            mapped.upsert,
+            ids=ids,
+            embeddings=vectors,
+            documents=copies["documents"],
+            uris=copies["uris"],
+            metadatas=metadata,
+        )
+        stored = self._ask(mapped.get, ids=ids, include=[])["ids"]
+        self.check_stored_rows(len(ids), len(ids), len(stored))
+
+    def _ids_in(self, collection: Any) -> list[str]:
+        ids: list[str] = self._ask(collection.get, include=[])["ids"]
+        return ids
+
+    def _pages(self, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
+        """The entries by their ids: pages by offset move when entries come or go."""
+        size = min(self.size, self._ask(self.client.get_max_batch_size))
+        for start in range(0, len(ids), size):
+            page = list(ids[start : start + size])
+            entries: dict[str, Any] = self._ask(self.collection.get, ids=page, include=_COLUMNS)
             if entries["ids"]:
-                yield {name: entries[name] for name in ("ids", *_COLUMNS)}
+                yield entries
 
     def _as_batch(self, entries: Mapping[str, Any]) -> pa.RecordBatch:
-        vectors = self.vector_column(entries["embeddings"])
+        vectors = self.vector_column(entries["ids"], entries["embeddings"])
         beside: dict[str, Any] = dict(self.fields.columns_of_payloads(entries["metadatas"]))
         if not self.fields.text:
             beside["text"] = entries["documents"]
         return make_batch(entries["ids"], vectors, beside)
 
+    def _connect(self, chroma: Any, place: str) -> Any:
+        if not self.is_server:
+            return chroma.PersistentClient(place)
+        url = urlsplit(place)
+        return self._ask(
+            chroma.HttpClient, url.hostname, url.port or 8000, ssl=url.scheme == "https"
+        )
 
-def _client_of(chroma: Any, place: str) -> Any:
-    url = urlsplit(place)
-    if url.scheme in ("http", "https"):
-        return chroma.HttpClient(url.hostname, url.port or 8000, ssl=url.scheme == "https")
-    return chroma.PersistentClient(place)
+    def _ask(self, function: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        """Call the client, whose own requests wait for ever for a server that does not answer."""
+        if not self.is_server:
+            return function(*values, **named)
+        return answer_within(_ANSWER, partial(function, *values, **named))
+
+
+def _beside(entries: Mapping[str, Any], place: int) -> tuple[Any, ...]:
+    """What an entry has beside its vector."""
+    metadata = entries["metadatas"][place]
+    return metadata or {}, entries["documents"][place], entries["uris"][place]

@@ -12,6 +12,7 @@ from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.descriptions import metric_of
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.numbered import NumberedStore
+from st_xlret.stores.reruns import WrittenRows
 
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
 
@@ -74,7 +75,7 @@ class FaissStore(NumberedStore):
         vectors: Matrix = self.index.reconstruct_n(start, stop - start)
         return vectors
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new index of the same kind; a row without a vector is a row of zeros."""
         import faiss
 
@@ -85,7 +86,7 @@ class FaissStore(NumberedStore):
             index = self._empty_index(vectors)
             index.add(vectors)
             faiss.write_index(index, str(temporary))
-        return 0
+        return WrittenRows()
 
     def _empty_index(self, vectors: Matrix) -> Any:
         """An index like this one, without vectors; the centres of its lists are found from some."""

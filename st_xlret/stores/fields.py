@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from st_xlret.languages import find_fields
+
 USUAL_FIELDS: dict[str, tuple[str, ...]] = {
     "language": ("language", "lang", "metadata.language", "metadata.lang"),
     "text": ("text", "page_content"),
@@ -43,11 +45,14 @@ class Fields:
 
 
 def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
-    """The first value that a nested payload has at one of the paths, such as "metadata.lang"."""
+    """The first value that a nested payload has at one of the paths, such as "metadata.lang".
+
+    The case of names does not matter where none is spelled so.
+    """
     for path in paths:
         value = payload
         for part in path.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
+            value = _value_in(value, part)
         is_nan = value != value
         if value in (None, "") or is_nan:
             continue
@@ -57,20 +62,30 @@ def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
     return None
 
 
+def _value_in(payload: Any, name: str) -> Any:
+    if not isinstance(payload, dict):
+        return None
+    if name in payload:
+        return payload[name]
+    for alike in find_fields(payload, [name]):
+        return payload[alike]
+    return None
+
+
 def find_field(
     present: Collection[str], field: str | None, usual: Sequence[str], where: str
 ) -> str | None:
-    """The field that was named, or the first usual one that is there.
+    """The field that was named, or the first usual one that is there, in any case.
 
     A `ValueError` lists what there is instead.
     """
     if field is None:
-        field = next((name for name in usual if name in present), None)
+        field = next((name for name in usual if find_fields(present, [name])), None)
         if field is None:
             return None
-    count = list(present).count(field)
-    if count != 1:
-        number = f"{count} fields" if count else "no field"
+    alike = [name for name in present if name == field] or find_fields(present, [field])
+    if len(alike) != 1:
+        number = f"{len(alike)} fields" if alike else "no field"
         names = ", ".join(repr(name) for name in list(present)[:20])
         raise ValueError(f"{where} has {number} {field!r}; it has {names or 'none'}")
-    return field
+    return alike[0]

@@ -14,6 +14,7 @@ from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
+from st_xlret.stores.reruns import WrittenRows
 from st_xlret.stores.tables import TableStore
 
 _MARK = b"st_xlret_map"  # in the metadata of a mapped table
@@ -48,7 +49,7 @@ class LanceStore(TableStore):
     def __len__(self) -> int:
         return int(self.table.count_rows())
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new table with all columns, committed once; a row without a vector has null."""
         metadata = dict(self.schema.metadata or {})
         # With its embedding function, new rows and queries would be embedded without the map.
@@ -61,7 +62,8 @@ class LanceStore(TableStore):
             batches = self._changed_batches(change, schema)
             reader = pa.RecordBatchReader.from_batches(schema, batches)
             table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
-            return self.check_stored_rows(len(self), len(self), table.count_rows())
+            gone = self.check_stored_rows(len(self), len(self), table.count_rows())
+            return WrittenRows(gone)
 
     def _refuse_table(self, name: str) -> None:
         # A stopped run leaves a name that is listed and cannot be opened: it is free.

@@ -9,6 +9,7 @@ from st_xlret.stores.base import Change
 from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.numbered import NumberedStore
+from st_xlret.stores.reruns import WrittenRows
 
 
 class NumpyStore(NumberedStore):
@@ -38,7 +39,7 @@ class NumpyStore(NumberedStore):
         with np.errstate(over="ignore"):
             return self.array[start:stop].astype(np.float32)
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new `.npy` file; a row without a vector is a row of NaN."""
         path = self.new_file(into, ".npy")
         header = {
@@ -52,4 +53,4 @@ class NumpyStore(NumberedStore):
                 mapped = batch_vectors(change(batch)).astype(self.array.dtype)
                 # Not `open_memmap`, which on a full disk kills the process.
                 file.write(mapped.data)
-        return 0
+        return WrittenRows()

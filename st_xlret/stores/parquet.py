@@ -14,6 +14,7 @@ from st_xlret.folders import columns_of_folders, files_below
 from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
+from st_xlret.stores.reruns import WrittenRows
 from st_xlret.stores.tables import TableStore
 
 METADATA = b"st_xlret"
@@ -56,7 +57,7 @@ class ParquetStore(TableStore):
     def __len__(self) -> int:
         return self.rows
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new file with all columns; a row without a vector has null."""
         metadata = json.dumps({**self.metadata, "map": mark}).encode()
         schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: metadata})
@@ -75,7 +76,7 @@ class ParquetStore(TableStore):
         ):
             for batch in self._changed_batches(change, schema):
                 writer.write_batch(batch)
-        return 0
+        return WrittenRows()
 
     def _find_files(self) -> list[Path]:
         below = files_below(self.place)

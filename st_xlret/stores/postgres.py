@@ -2,9 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,16 @@ import pyarrow as pa
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change, Store
-from st_xlret.stores.batches import batch_vectors, first_vector_length, make_batch
+from st_xlret.stores.batches import (
+    Matrix,
+    batch_vectors,
+    column_vectors,
+    first_vector_length,
+    make_batch,
+)
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
@@ -39,8 +46,31 @@ _FIRST_VECTOR = "SELECT {column} FROM {table} WHERE {column} IS NOT NULL LIMIT 1
 # Keys are read as text and cast back, whatever type they have; a bare {key} in ORDER BY would be
 # that text.
 _ROWS = """
-SELECT {{key}}::text, {{column}}, {beside} FROM {{table}}
+SELECT {{key}}::text, {columns} FROM {{table}}
 WHERE {condition} ORDER BY {{table}}.{{key}} LIMIT {size}
+"""
+_OTHER_LENGTH = """
+SELECT {key}::text, vector_dims({column}) FROM {table}
+WHERE {column} IS NOT NULL AND vector_dims({column}) <> %s LIMIT 1
+"""
+_FIRST_ROWS = "SELECT {columns} FROM {{table}} LIMIT 50"
+# Of the table and its partitions: enabled triggers of an update of the column, and rules.
+_TRIGGERS = """
+WITH relations AS (
+    SELECT %(table)s::oid AS oid UNION SELECT relid FROM pg_partition_tree(%(table)s::oid)
+), fired AS (
+    SELECT CASE current_setting('session_replication_role')
+        WHEN 'replica' THEN '{A,R}'::"char"[] ELSE '{A,O}'::"char"[] END AS modes
+)
+SELECT 'TRIGGER', tgname FROM pg_trigger, fired
+WHERE tgrelid IN (SELECT oid FROM relations) AND NOT tgisinternal AND tgenabled = ANY(modes)
+    AND tgtype & 16 <> 0 AND (tgattr::text = '' OR EXISTS (
+        SELECT FROM pg_attribute
+        WHERE attrelid = tgrelid AND attname = %(column)s AND attnum = ANY(tgattr)))
+UNION
+SELECT 'RULE', rulename FROM pg_rewrite, fired
+WHERE ev_class IN (SELECT oid FROM relations) AND ev_type = '2' AND ev_enabled = ANY(modes)
+ORDER BY 1, 2
 """
 _ADD_COLUMN = "ALTER TABLE {{table}} ADD {{new}} {kind}"
 _ADD_COMMENT = "COMMENT ON COLUMN {table}.{new} IS {text}"
@@ -51,7 +81,8 @@ UPDATE {{table}} SET {{new}} = mapped_rows.mapped
 FROM mapped_rows WHERE {{table}}.{{key}} = mapped_rows.key::{key_type}
 """
 _COUNT_UPDATED = """
-SELECT count(*), count({{table}}.{{key}}), count({{table}}.{{new}})
+SELECT count(*), count({{table}}.{{key}}), count({{table}}.{{key}}) FILTER (
+    WHERE {{table}}.{{new}} IS NOT DISTINCT FROM mapped_rows.mapped)
 FROM mapped_rows LEFT JOIN {{table}} ON {{table}}.{{key}} = mapped_rows.key::{key_type}
 """
 # 3 and 3.0 are one number.
@@ -98,6 +129,7 @@ class PostgresStore(Store):
             pgvector.register_vector(self.connection)
             named = self.table.as_string(self.connection)
             ((oid,),) = self._fetch("SELECT %s::regclass::oid", named)
+            self.oid = oid
             self.columns = {}
             for name, kind, comment in self._fetch(_COLUMNS, oid):
                 self.columns[name] = (kind, comment or "")
@@ -174,9 +206,18 @@ class PostgresStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their keys, by their keys."""
-        return self._select(texts, "TRUE")
+        for rows in self._select(texts):
+            yield rows.batch
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def first_rows(self) -> list[Mapping[str, Any]]:
+        """The columns of the first rows, as text."""
+        names = [name for name in self.columns if name != self.name_in_store]
+        named = {f"column_{place}": self.sql.Identifier(name) for place, name in enumerate(names)}
+        columns = ", ".join(f"{{{place}}}::text" for place in named)
+        rows = self._fetch(self._format(_FIRST_ROWS.format(columns=columns), **named))
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new column of the same table and type; a row without a vector has null in it."""
         into = _as_kept(into)
         comment = f"{_COMMENT}{mark}"
@@ -184,15 +225,47 @@ class PostgresStore(Store):
         there = self.columns[into][1] if is_taken else None
         self.refuse_taken(f"a column {into}", is_taken, comment, there)
         new = self.sql.Identifier(into)
-        gone = 0
+        written = WrittenRows()
         with self.sanitize_errors():
+            self._refuse_triggers(into)
+            self._refuse_other_lengths()
             if not is_taken:
                 self._add_column(new, comment)
-            # A rerun goes on.
-            texts = self.fields.text is not None
-            for batch in self._select(texts, "{new} IS NULL", new=new):
-                gone += self._update_column(new, change(batch))
-        return gone
+            for rows in self._select(self.fields.text is not None, new):
+                self._write_rows(new, change(rows.batch), rows.there, written)
+        return written
+
+    def _refuse_triggers(self, into: str) -> None:
+        """Refuse a table of which an update does more than what it says."""
+        names = {"table": self.oid, "column": into}
+        found = self._fetch_named(_TRIGGERS, names)
+        if found:
+            table = self.table.as_string(self.connection)
+            ways_out = []
+            for kind, name in found:
+                quoted = self.sql.Identifier(name).as_string(self.connection)
+                ways_out.append(f"ALTER TABLE {table} DISABLE {kind} {quoted}")
+            raise ValueError(
+                f"{self.name}: writing mapped vectors updates every row, which fires "
+                f"{', '.join(name for _, name in found)}: disable it meanwhile "
+                f"({'; '.join(ways_out)}), or map queries alone"
+            )
+
+    def _refuse_other_lengths(self) -> None:
+        """Refuse a column whose vectors differ in length, before anything is written."""
+        for key, length in self._fetch(self._format(_OTHER_LENGTH), self.dimension):
+            raise self.wrong_length(key, length)
+
+    def _write_rows(
+        self, new: Any, batch: pa.RecordBatch, there: Matrix, written: WrittenRows
+    ) -> None:
+        """Write mapped vectors where others are there or none; null where there should be none."""
+        due = due_rows(batch_vectors(batch), there, self.numbers)
+        written.kept += int(due.is_kept.sum())
+        written.changed += int(due.is_changed.sum())
+        is_written = due.is_new | due.is_changed | due.is_stale
+        if is_written.any():
+            written.gone += self._update_column(new, batch.filter(pa.array(is_written)))
 
     def _add_column(self, new: Any, comment: str) -> None:
         add = _ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})")
@@ -231,22 +304,24 @@ class PostgresStore(Store):
         """Close the connection."""
         self.connection.close()
 
-    def _select(self, texts: bool, condition: str, **names: Any) -> Iterator[pa.RecordBatch]:
-        """The rows that meet a condition, as batches, in the order of their keys."""
+    def _select(self, texts: bool, new: Any = None) -> Iterator["_Rows"]:
+        """The rows in the order of their keys, with what is in a new column."""
         beside = list(self.beside) if texts else ["language"]
-        columns = ", ".join(f"{{{what}}}::text" for what in beside)
-        names.update(self.beside)
-        after = condition
+        columns = ["{column}", "{new}", *(f"{{{what}}}::text" for what in beside)]
+        names = {"new": self.sql.SQL("NULL") if new is None else new, **self.beside}
+        condition = "TRUE"
         while True:
-            query = _ROWS.format(beside=columns, condition=after, size=self.size)
+            query = _ROWS.format(columns=", ".join(columns), condition=condition, size=self.size)
             rows = self._fetch(self._format(query, **names))
             if not rows:
                 return
-            keys, vectors, *others = zip(*rows, strict=True)
-            column = self.vector_column([_numbers_of(vector) for vector in vectors])
-            yield make_batch(keys, column, dict(zip(beside, others, strict=True)))
+            keys, vectors, mapped, *others = zip(*rows, strict=True)
+            column = self.vector_column(keys, [_numbers_of(vector) for vector in vectors])
+            there = self.vector_column(keys, [_numbers_of(vector) for vector in mapped])
+            batch = make_batch(keys, column, dict(zip(beside, others, strict=True)))
+            yield _Rows(batch, column_vectors(there))
             names["last"] = self.sql.Literal(keys[-1])
-            after = f"{condition} AND {{key}} > {{last}}::{self.key_type}"
+            condition = f"{{key}} > {{last}}::{self.key_type}"
 
     def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
         """Write a batch as a whole, or not at all. Gives the number of rows that are gone."""
@@ -262,8 +337,8 @@ class PostgresStore(Store):
             with cursor.copy(_STAGE_ROWS) as copy:
                 copy.set_types(["text", self.type_name])
                 for key, vector in zip(keys, vectors, strict=True):
-                    if not np.isnan(vector[0]):
-                        copy.write_row((key, vector_class(vector)))
+                    value = None if np.isnan(vector[0]) else vector_class(vector)
+                    copy.write_row((key, value))
             cursor.execute(update, ())
             sent, present, stored = cursor.execute(count, ()).fetchone()
             return self.check_stored_rows(sent, present, stored)
@@ -271,6 +346,9 @@ class PostgresStore(Store):
         return int(self._run_briefly(run))
 
     def _fetch(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
+        return self._fetch_named(query, values)
+
+    def _fetch_named(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:
             rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
         return rows
@@ -301,6 +379,13 @@ class PostgresStore(Store):
             return self.sql.SQL(_JSON_AS_TEXT).format(value)
         present = find_field(self.columns, field, usual, self.name)
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
+
+
+class _Rows(NamedTuple):
+    """Rows of the table, and the vectors (n, d) in a new column, NaN for none."""
+
+    batch: pa.RecordBatch
+    there: Matrix
 
 
 def _as_kept(name: str) -> str:

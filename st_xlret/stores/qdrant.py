@@ -2,22 +2,32 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from st_xlret.languages import find_fields
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change, Store
-from st_xlret.stores.batches import batch_vectors, make_batch
+from st_xlret.stores.batches import (
+    Matrix,
+    batch_vectors,
+    column_vectors,
+    make_batch,
+    nullable_vector_column,
+)
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
 _NUMBERS = 250_000  # in a request
 _ANSWER = 60  # seconds for an answer
+_FIRST_POINTS = 50  # whose payloads show how fields are spelled
 _COPIED_PARAMETERS = (
     "shard_number",
     "replication_factor",
@@ -70,14 +80,25 @@ class QdrantStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The points, by their ids."""
-        wanted = USUAL_FIELDS if texts else ("language",)
-        payload = []
-        for what in wanted:
-            payload += [path.partition(".")[0] for path in self.fields.paths(what)]
-        for records in self._scroll(payload):
+        for records in self._scroll(self._payload_names(texts), [self.vector]):
             yield self._as_batch(records)
 
-    def write(self, into: str, mark: str, change: Change) -> int:
+    def _payload_names(self, texts: bool) -> list[str]:
+        """The fields of the payload that are read, as they are spelled here."""
+        wanted = set()
+        for what in USUAL_FIELDS if texts else ("language",):
+            wanted |= {path.partition(".")[0] for path in self.fields.paths(what)}
+        present: set[str] = set()
+        for payload in self.first_rows():
+            present |= set(payload)
+        return sorted(wanted | set(find_fields(present, wanted)))
+
+    def first_rows(self) -> list[Mapping[str, Any]]:
+        """The payloads of the first points."""
+        records, _ = self.client.scroll(self.collection, limit=_FIRST_POINTS)
+        return [record.payload or {} for record in records]
+
+    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new named vector of the same points (Qdrant 1.18), or a new collection.
 
         The latter where the vectors have no name. Such a collection stays one: with a second
@@ -89,43 +110,50 @@ class QdrantStore(Store):
                 "map queries alone"
             )
         target = _NewVector(self, into) if self.vector else _NewCollection(self, into)
-        gone = 0
+        rows = WrittenRows()
+        mapped_points = 0
         with self.sanitize_errors():
             target.make(mark)
-            for records in self._scroll(True, target.unwritten()):  # a stopped run goes on
-                gone += self._write_records(target, target.missing_of(records), change)
-        return gone
+            for records in self._scroll(True, [self.vector, into]):
+                mapped = batch_vectors(change(self._as_batch(records)))
+                mapped_points += int((~np.isnan(mapped[:, 0])).sum())
+                self._write_records(target, records, mapped, rows)
+            target.warn_of_others(mapped_points)
+        return rows
 
-    def _write_records(self, target: "_Target", records: list[Any], change: Change) -> int:
-        """Write some records with their mapped vectors; gives how many are gone."""
-        mapped = batch_vectors(change(self._as_batch(records)))
-        sent = []
-        vectors = []
-        for record, vector in zip(records, mapped, strict=True):
-            if not np.isnan(vector[0]):
-                sent.append(record)
-                vectors.append(vector.tolist())
-        if not sent:
-            return 0
-        target.send(sent, vectors)
-        there, stored = target.counts([record.id for record in sent])
-        return self.check_stored_rows(len(sent), there, stored)
+    def _write_records(
+        self, target: "_Target", records: Sequence[Any], mapped: Matrix, rows: WrittenRows
+    ) -> None:
+        """Write the mapped vectors of some records, where others are there or none."""
+        there = target.there(records)
+        compared = mapped
+        if self.metric == "cosine":  # Qdrant keeps them so
+            compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
+        due = due_rows(compared, there.vectors, self.numbers, there.is_same_beside)
+        rows.kept += int(due.is_kept.sum())
+        rows.changed += int(due.is_changed.sum())
+        target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
+        places = np.flatnonzero(due.is_new | due.is_changed).tolist()
+        if places:
+            sent = [records[row] for row in places]
+            target.send(sent, mapped[places].tolist())
+            present, stored = target.counts([record.id for record in sent])
+            rows.gone += self.check_stored_rows(len(sent), present, stored)
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
         self.client.close()
 
-    def _scroll(self, payload: Any, only: Any = None) -> Iterator[list[Any]]:
+    def _scroll(self, payload: Any, vectors: list[str]) -> Iterator[list[Any]]:
         limit = max(1, min(self.size, _NUMBERS // self.dimension))
         place = None
         while True:
             records, place = self.client.scroll(
                 self.collection,
-                only,
                 limit=limit,
                 offset=place,
                 with_payload=payload,
-                with_vectors=[self.vector] if self.vector else True,
+                with_vectors=vectors if self.vector else True,
             )
             if records:
                 yield records
@@ -133,15 +161,16 @@ class QdrantStore(Store):
                 return
 
     def _as_batch(self, records: Sequence[Any]) -> pa.RecordBatch:
-        vectors = []
-        for record in records:
-            vector = record.vector
-            if isinstance(vector, dict):
-                vector = vector.get(self.vector)
-            vectors.append(vector)
         ids = [record.id for record in records]
+        vectors = [_vector_of(record, self.vector) for record in records]
         beside = self.fields.columns_of_payloads([record.payload for record in records])
-        return make_batch(ids, self.vector_column(vectors), beside)
+        return make_batch(ids, self.vector_column(ids, vectors), beside)
+
+
+def _vector_of(record: Any, name: str) -> Any:
+    if isinstance(record.vector, dict):
+        return record.vector.get(name)
+    return record.vector
 
 
 def _dense_vectors(parameters: Any) -> dict[str, Any]:
@@ -152,6 +181,16 @@ def _dense_vectors(parameters: Any) -> dict[str, Any]:
         if each and not each.multivector_config:
             dense[name] = each
     return dense
+
+
+class _There(NamedTuple):
+    """What is there of some points: mapped vectors, (n, d), NaN for none.
+
+    Of a copy, also whether the rest of the point is the same, (n,).
+    """
+
+    vectors: Matrix
+    is_same_beside: NDArray[np.bool_]
 
 
 class _Target(ABC):
@@ -168,12 +207,12 @@ class _Target(ABC):
         """Make the place, if it is not there; refuse it if it bears another mark."""
 
     @abstractmethod
-    def unwritten(self) -> Any:
-        """A filter of the points that may have no mapped vector yet."""
+    def there(self, records: Sequence[Any]) -> _There:
+        """What is there of some records."""
 
     @abstractmethod
-    def missing_of(self, records: list[Any]) -> list[Any]:
-        """Those of the records that have no mapped vector yet."""
+    def remove(self, ids: list[Any]) -> None:
+        """Remove the mapped vectors of points whose vector can no longer be mapped."""
 
     @abstractmethod
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
@@ -182,6 +221,13 @@ class _Target(ABC):
     @abstractmethod
     def counts(self, ids: list[Any]) -> tuple[int, int]:
         """How many of these points are there, and how many have a mapped vector."""
+
+    @abstractmethod
+    def warn_of_others(self, count: int) -> None:
+        """Warn if there is more than this many mapped vectors of the store."""
+
+    def _nullable(self, vectors: Sequence[Any]) -> Matrix:
+        return column_vectors(nullable_vector_column(vectors, self.store.dimension))
 
     def _count(self, collection: str, *conditions: Any) -> int:
         only = self.models.Filter(must=list(conditions))
@@ -215,13 +261,18 @@ class _NewVector(_Target):
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
-    def unwritten(self) -> Any:
-        """The points without the vector."""
-        return self.models.Filter(must_not=[self._has_vector()])
+    def there(self, records: Sequence[Any]) -> _There:
+        """The vectors of the same points."""
+        vectors = [_vector_of(record, self.into) for record in records]
+        return _There(self._nullable(vectors), np.ones(len(vectors), bool))
 
-    def missing_of(self, records: list[Any]) -> list[Any]:
-        """All: the filter leaves out the others."""
-        return records
+    def remove(self, ids: list[Any]) -> None:
+        """Remove the vector from its points."""
+        if ids:
+            self.client.delete_vectors(self.store.collection, [self.into], ids)
+
+    def warn_of_others(self, count: int) -> None:
+        """There are no others: the points are those of the store."""
 
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Add the vector to its points."""
@@ -276,16 +327,27 @@ class _NewCollection(_Target):
         for field, index in self.store.info.payload_schema.items():
             client.create_payload_index(self.into, field, index.params or index.data_type)
 
-    def unwritten(self) -> Any:
-        """All points: those of another collection are no filter."""
-        return self.models.Filter(must_not=[])
-
-    def missing_of(self, records: list[Any]) -> list[Any]:
-        """Those that are not in the new collection."""
+    def there(self, records: Sequence[Any]) -> _There:
+        """The copies of the points."""
         ids = [record.id for record in records]
-        present = self.client.retrieve(self.into, ids, with_payload=False)
-        present_ids = {record.id for record in present}
-        return [record for record in records if record.id not in present_ids]
+        copies = self.client.retrieve(self.into, ids, with_payload=True, with_vectors=True)
+        copy_of = {copy.id: copy for copy in copies}
+        vectors = []
+        is_same_beside = []
+        for record in records:
+            copy = copy_of.get(record.id)
+            vectors.append(None if copy is None else _vector_of(copy, ""))
+            is_same_beside.append(copy is not None and _beside(copy) == _beside(record))
+        return _There(self._nullable(vectors), np.array(is_same_beside, bool))
+
+    def remove(self, ids: list[Any]) -> None:
+        """Remove the copies of the points."""
+        if ids:
+            self.client.delete(self.into, self.models.PointIdsList(points=ids))
+
+    def warn_of_others(self, count: int) -> None:
+        """Warn if there are other points than copies."""
+        self.store.warn_of_others(self.into, self._count(self.into) - count)
 
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Copy the points, with the mapped vectors in the place of theirs."""
@@ -303,3 +365,11 @@ class _NewCollection(_Target):
         """All were copied: what is deleted meanwhile stays in the copy."""
         of_ids = self.models.HasIdCondition(has_id=ids)
         return len(ids), self._count(self.into, of_ids)
+
+
+def _beside(record: Any) -> tuple[Any, Any]:
+    """What a point has beside its vector: the payload and sparse vectors."""
+    others = {}
+    if isinstance(record.vector, dict):
+        others = {name: vector for name, vector in record.vector.items() if name}
+    return record.payload or {}, others

@@ -1,14 +1,17 @@
 """Vectors in tables of Arrow, whose columns have the fields."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import first_vector_length, make_batch
 from st_xlret.stores.fields import USUAL_FIELDS, find_field
 
+_FIRST_ROWS = 50
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
@@ -74,8 +77,27 @@ class TableStore(Store):
         for what, column in self.columns.items():
             if column in batch.schema.names:
                 columns[what] = batch.column(column)
-        vectors = columns.pop("vector").cast(pa.list_(pa.float32(), self.dimension))
-        return make_batch(range(start, start + batch.num_rows), vectors, columns)
+        vectors = columns.pop("vector")
+        self._check_lengths(vectors, start)
+        floats = vectors.cast(pa.list_(pa.float32(), self.dimension))
+        return make_batch(range(start, start + batch.num_rows), floats, columns)
+
+    def _check_lengths(self, vectors: pa.Array, start: int) -> None:
+        if isinstance(vectors.type, pa.FixedSizeListType):
+            return
+        lengths = pc.list_value_length(vectors)
+        is_other = pc.fill_null(pc.not_equal(lengths, self.dimension), False)
+        row = pc.index(is_other, True).as_py()
+        if row >= 0:
+            raise self.wrong_length(f"row {start + row}", lengths[row].as_py())
+
+    def first_rows(self) -> list[Mapping[str, Any]]:
+        """The columns of strings of the first rows."""
+        names = [field.name for field in self.schema if pa.types.is_string(field.type)]
+        for batch in self._table_batches(names):
+            rows: list[Mapping[str, Any]] = batch[:_FIRST_ROWS].to_pylist()
+            return rows
+        return []
 
     def _changed_batches(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The whole table with changed vectors, in the types of its own columns."""

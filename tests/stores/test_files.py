@@ -110,10 +110,8 @@ def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(
         "without a vector that can be mapped": 5,
         "of which the map leaves nothing to store": 2,
     }
-    assert apply_calibration(without_first, store, str(tmp_path / "mapped.parquet")) == (
-        2,
-        left_out,
-    )
+    applied = apply_calibration(without_first, store, str(tmp_path / "mapped.parquet"))
+    assert applied == (2, left_out, 0)
     mapped = pq.read_table(tmp_path / "mapped.parquet")["vector"].to_pylist()
     assert mapped == [[0, 1], None, None, None, [0, 1], None, None, None, None]
     twice = VectorCalibration(np.eye(2), Maps(np.eye(2)[None], np.zeros((1, 2))), normalize=False)

@@ -1,0 +1,65 @@
+"""What a rerun writes: rows without a mapped vector, or with that of another vector."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from st_xlret.stores.batches import Matrix
+
+# Of two vectors that are one, the numbers differ by less, as parts of the largest: sums in another
+# order, and the type that the store holds.
+_LEAST_TOLERANCE = 1e-5
+
+
+@dataclass
+class WrittenRows:
+    """What `Store.write` has done beside writing rows for the first time.
+
+    Attributes:
+        gone: Rows that were deleted in the store before they could be written.
+        kept: Rows that had the same mapped vector before.
+        changed: Rows that had another one, and were written again.
+    """
+
+    gone: int = 0
+    kept: int = 0
+    changed: int = 0
+
+
+class Due(NamedTuple):
+    """What is to be done with the rows of a batch, (n,) each.
+
+    Attributes:
+        is_new: There is no mapped vector yet.
+        is_changed: There is another one.
+        is_kept: There is the same one.
+        is_stale: There is one, and there should be none.
+    """
+
+    is_new: NDArray[np.bool_]
+    is_changed: NDArray[np.bool_]
+    is_kept: NDArray[np.bool_]
+    is_stale: NDArray[np.bool_]
+
+
+def due_rows(
+    mapped: Matrix, there: Matrix, numbers: Any, is_same_beside: NDArray[np.bool_] | bool = True
+) -> Due:
+    """Compare mapped vectors with those that are there, of a type of numbers; NaN for none.
+
+    Of a copy, `is_same_beside` says whether what stands beside the vectors is the same.
+    """
+    has_vector = ~np.isnan(mapped[:, 0])
+    is_there = ~np.isnan(there[:, 0])
+    tolerance = max(_LEAST_TOLERANCE, 2 * float(np.finfo(numbers).eps))
+    largest = np.abs(mapped).max(axis=1)
+    is_close = np.abs(mapped - there).max(axis=1) <= tolerance * largest
+    is_same = is_close & is_same_beside
+    return Due(
+        is_new=has_vector & ~is_there,
+        is_changed=has_vector & is_there & ~is_same,
+        is_kept=has_vector & is_there & is_same,
+        is_stale=is_there & ~has_vector,
+    )

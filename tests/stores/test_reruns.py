@@ -1,0 +1,170 @@
+"""A rerun of `apply` writes what is missing or has changed; nothing of the user's is touched."""
+
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from st_xlret import VectorCalibration
+from st_xlret.stores import Store, apply_calibration, chroma, open_store
+from st_xlret.stores.batches import batch_vectors
+from st_xlret.stores.registry import STORES
+from tests.stores import stores
+from tests.stores.stores import LANGUAGES, VECTORS, Made
+
+Opened = Callable[..., Store]
+Sql = Callable[..., Any]
+NEW = np.float32([0.5, -0.5, 0.5, 0.5])
+CALIBRATION = VectorCalibration.fit(
+    {code: np.random.default_rng(2).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
+)
+CONTINUED = [
+    name
+    for name, maker in stores.MAKERS.items()
+    if maker.kind in {kind.name for kind in STORES if kind.is_continued}
+]
+
+
+def change_qdrant(made: Made, request: pytest.FixtureRequest) -> None:
+    """Give the first row another vector, and the second one none that can be mapped."""
+    client, models = stores.open_qdrant(request.getfixturevalue("tmp_path"))
+    name = "dense" if made.maker.part == "vector" else ""
+    for row, vector in enumerate([NEW, np.zeros(4)]):
+        values: Any = {name: vector.tolist()} if name else vector.tolist()
+        client.update_vectors("docs", [models.PointVectors(id=row, vector=values)])
+    client.close()
+
+
+def change_chroma(made: Made, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue("tmp_path") / "chroma"
+    collection = (
+        pytest.importorskip("chromadb").PersistentClient(str(folder)).get_collection("docs")
+    )
+    collection.update(ids=["0", "1"], embeddings=[NEW.tolist(), [0.0] * 4])
+
+
+def change_postgresql(made: Made, request: pytest.FixtureRequest) -> None:
+    sql = request.getfixturevalue("sql")
+    for text, vector in (("text 0", NEW), ("text 1", np.zeros(4))):
+        sql("UPDATE docs SET dense = %s WHERE text = %s", (str(vector.tolist()), text))
+
+
+CHANGES = {"qdrant": change_qdrant, "chroma": change_chroma, "postgresql": change_postgresql}
+
+
+def mapped_vectors(address: str) -> list[np.ndarray]:
+    """The vectors that there are, in any order."""
+    with open_store(address) as store:
+        rows = np.concatenate([batch_vectors(batch) for batch in store.batches()])
+    return [row for row in rows if np.nan_to_num(row).any()]
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_a_rerun_maps_again_what_has_changed(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    maker = stores.MAKERS[name]
+    made = Made(maker, maker.make(request.getfixturevalue))
+    into, mapped = made.beside("mapped")
+    with open_store(made.address) as store:
+        calibration = replace(CALIBRATION, metric=store.metric or "cosine")
+        assert apply_calibration(calibration, store, into) == (10, {}, 0)
+    CHANGES[made.kind.name](made, request)
+    with open_store(made.address) as store:
+        again = apply_calibration(calibration, store, into)
+    assert again == (1, {"without a vector that can be mapped": 1}, 1)
+    with open_store(made.address) as store:
+        assert apply_calibration(calibration, store, into).written == 0
+    there = mapped_vectors(mapped)
+    assert len(there) == 9, "a mapped vector without its vector is removed"
+    expected = calibration.transform(NEW, "document")
+    assert min(np.abs(row - expected).max() for row in there) < 2e-3
+
+
+def test_a_copy_follows_what_stands_beside_a_vector(tmp_path: Path) -> None:
+    """What was put into the copy by others stays, and is named."""
+    address = stores.chroma(tmp_path)
+    client = pytest.importorskip("chromadb").PersistentClient(str(tmp_path / "chroma"))
+    collection = client.get_collection("docs", embedding_function=None)
+    collection.update(ids=["3", "4"], uris=["a.png", "b.png"])
+    calibration = replace(CALIBRATION, metric="cosine")
+    with open_store(address) as store:
+        assert apply_calibration(calibration, store, "mapped").written == 10
+        collection.update(ids=["3"], documents=["another text"], embeddings=VECTORS[3:4])
+        assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+        collection.delete(ids=["5"])
+        with pytest.warns(UserWarning, match="rows of mapped that are not in it.*: 1"):
+            assert apply_calibration(calibration, store, "mapped").written == 0
+        copy = store.client.get_collection("mapped").get(include=["documents", "metadatas", "uris"])
+    assert "5" in copy["ids"]
+    place = copy["ids"].index("3")
+    assert LANGUAGES[3] is None and not copy["metadatas"][place]
+    assert (copy["documents"][place], copy["uris"][place]) == ("another text", "a.png")
+
+
+def test_the_index_of_a_copy_in_chroma_is_that_of_its_source(tmp_path: Path) -> None:
+    client = pytest.importorskip("chromadb").PersistentClient(str(tmp_path))
+    index = {"space": "ip", "ef_search": 55, "max_neighbors": 9}
+    docs = client.create_collection("docs", configuration={"hnsw": index}, embedding_function=None)
+    docs.add(ids=["a", "b"], embeddings=VECTORS[:2], metadatas=[{"language": "en"}, None])
+    with open_store(f"chroma:{tmp_path}?collection=docs") as store:
+        apply_calibration(replace(CALIBRATION, metric="dot"), store, "mapped")
+    copied = client.get_collection("mapped", embedding_function=None).configuration_json["hnsw"]
+    assert {name: copied[name] for name in index} == index
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """The port of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_a_server_that_never_answers(silent_server: int, monkeypatch: Any) -> None:
+    pytest.importorskip("chromadb")
+    monkeypatch.setattr(chroma, "_ANSWER", 0.5)
+    with pytest.raises(OSError, match="chroma:http:.* has not answered for 0.5 s"):
+        open_store(f"chroma:http://127.0.0.1:{silent_server}?collection=docs")
+
+
+FUNCTION = "CREATE OR REPLACE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS "
+NOTE = "BEGIN INSERT INTO queue VALUES (1); RETURN NEW; END"
+
+
+@pytest.mark.parametrize(
+    ("command", "is_refused"),
+    [
+        ("CREATE TRIGGER t AFTER UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION noted()", True),
+        (
+            "CREATE TRIGGER t BEFORE UPDATE ON docs FOR EACH STATEMENT EXECUTE FUNCTION noted()",
+            True,
+        ),
+        (
+            "CREATE TRIGGER t AFTER UPDATE OF text ON docs FOR EACH ROW EXECUTE FUNCTION noted()",
+            False,
+        ),
+        ("CREATE TRIGGER t AFTER INSERT ON docs FOR EACH ROW EXECUTE FUNCTION noted()", False),
+        ("CREATE RULE t AS ON UPDATE TO docs DO ALSO INSERT INTO queue VALUES (1)", True),
+    ],
+)
+def test_no_trigger_of_the_user_is_fired(
+    command: str, is_refused: bool, request: pytest.FixtureRequest, sql: Sql
+) -> None:
+    address = stores.MAKERS["postgresql"].make(request.getfixturevalue)
+    sql("DROP TABLE IF EXISTS queue; CREATE TABLE queue (row int)")
+    sql(f"{FUNCTION} $${NOTE}$$")
+    sql(command)
+    kind = command.split()[1]
+    with open_store(address) as store:
+        if is_refused:
+            with pytest.raises(ValueError, match=f'ALTER TABLE "docs" DISABLE {kind} "t"'):
+                apply_calibration(CALIBRATION, store, "mapped")
+            assert "mapped" not in str(sql("SELECT * FROM docs").description)
+            sql(f"ALTER TABLE docs DISABLE {kind} t")
+        assert apply_calibration(CALIBRATION, store, "mapped").written == 10
+    assert sql("SELECT count(*) FROM queue").fetchone() == (0,)
+    sql("DROP TABLE docs; DROP TABLE queue")
