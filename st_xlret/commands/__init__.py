@@ -5,7 +5,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from io import TextIOWrapper
 
 COMMANDS = {
     "report": "Measure how much an encoder's search prefers the language of the query.",
@@ -48,12 +47,10 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
         "report",
     ):  # NumPy's threads always wait actively; `search` has large products for them
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if isinstance(
-        sys.stdout, TextIOWrapper
-    ):  # a console that cannot show a letter takes no result away
-        sys.stdout.reconfigure(errors="backslashreplace")
+    from st_xlret.commands.streams import prepare_streams
     from st_xlret.secrets import without_secrets
 
+    prepare_streams()
     shown = warnings.formatwarning
     warnings.formatwarning = lambda message, *_: f"warning: {without_secrets(str(message))}\n"  # type: ignore[assignment]
     try:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+from typing_extensions import NotRequired
 
 
 class SearchResult(TypedDict):
     """A text that answers, its key in the store, and what this says of the text.
 
-    That is its language and where it is from.
+    That is its language, where it is from, and its group, where results are groups.
     """
 
     score: float
@@ -19,6 +20,7 @@ class SearchResult(TypedDict):
     text: str
     id: str
     source: str | None
+    group: NotRequired[str | None]
 
 
 class Row(NamedTuple):
@@ -88,7 +90,7 @@ class Answer:
         rows = [row_of.get(row.group, row) for row in self.rows]
         return Answer(self.count, self.scores, rows)
 
-    def results(self) -> list[SearchResult]:
+    def results(self, *, with_group: bool) -> list[SearchResult]:
         """What is shown of each row."""
         results = []
         for score, row in zip(self.scores, self.rows, strict=True):
@@ -99,10 +101,12 @@ class Answer:
                 id=row.key,
                 source=row.source,
             )
+            if with_group:
+                result["group"] = row.group if isinstance(row.group, str) else None
             results.append(result)
         return results
 
 
 def place_of(result: SearchResult) -> str:
-    """Where a result is: its key, and its source if there is one."""
-    return ", ".join(filter(None, (result["id"], result["source"])))
+    """Where a result is: its key, and its group and source if there are any."""
+    return ", ".join(filter(None, (result["id"], result.get("group"), result["source"])))

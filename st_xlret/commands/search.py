@@ -12,7 +12,6 @@ calibration. With --map, queries are mapped by what `st-xlret calibrate --vector
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections import Counter
@@ -25,6 +24,7 @@ import numpy as np
 
 from st_xlret.commands import check_options
 from st_xlret.commands.answers import Answer, Rows, SearchResult, place_of
+from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.languages import (
     LanguageIdentifier,
     check_language,
@@ -55,7 +55,9 @@ class Arguments:
         None, "Other vectors, whose answers are shown beside those of the first."
     )
     json: bool = option(
-        False, "Print JSON lines: {query, results: [{score, language, text, id, source}]}."
+        False,
+        "Print JSON lines: {query, results: [{score, language, text, id, source}]}, and the group "
+        "with --group_field.",
     )
     serve: bool = option(False, "Open a web page to search with, instead of the terminal.")
     model: str | None = option(
@@ -229,7 +231,8 @@ class SearchPool:
         if self.options.group_field is not None:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))
             answers = self._versions_in(wanted, answers, vectors)
-        return [answer.results() for answer in answers]
+        with_group = self.options.group_field is not None
+        return [answer.results(with_group=with_group) for answer in answers]
 
     def _embed(self, queries: Sequence[str]) -> Any:
         """Vectors of queries, mapped if the stored ones are searched by mapped ones."""
@@ -329,7 +332,7 @@ def _print_json(query: str, results: Sequence[SearchResult], pool: SearchPool | 
         line["vectors"] = pool.store.name
         line["map"] = pool.map
     line["results"] = results
-    print(json.dumps(line, ensure_ascii=False))
+    print_json(line)
 
 
 def _print_lines(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
@@ -356,8 +359,7 @@ def _queries_from_terminal() -> Iterator[str]:
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         print("query (an empty line ends):", flush=True)
-    for line in sys.stdin:
-        query = line.strip()
+    for query in input_lines():
         if query:
             yield query
         elif is_terminal:

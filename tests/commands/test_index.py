@@ -1,4 +1,4 @@
-"""`st-xlret index`: texts, languages and vectors in one file, which is written whole or gone on with."""
+"""`st-xlret index`: texts, languages and vectors in a file, which is written whole or gone on with."""
 
 import json
 from collections import Counter
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sentence_transformers import SentenceTransformer
@@ -80,5 +81,16 @@ def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch, ca
     main(command)
     assert sum(calls) == 48 + calls[call - 1], "what was encoded is not encoded again"
     assert (
-        pq.ParquetFile(file).metadata.num_row_groups == 3 and len(list(file.parent.glob("[!.]*"))) == 2
+        pq.ParquetFile(file).metadata.num_row_groups == 3
+        and len(list(file.parent.glob("[!.]*"))) == 2
     )
+
+
+def test_only_an_index_is_replaced(command: list[str]) -> None:
+    """Not vectors that were mapped or made elsewhere, though their metadata name this package."""
+    file = Path(command[-1])
+    table = pa.table({"vector": [[1.0, 2.0]]}, metadata={"st_xlret": json.dumps({"map": "mine"})})
+    pq.write_table(table, file)
+    with pytest.raises(SystemExit, match=r"index\.parquet"):
+        main([*command, "--overwrite"])
+    assert pq.read_table(file).num_rows == 1

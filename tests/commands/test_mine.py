@@ -82,3 +82,25 @@ def test_a_map_per_language_is_told_the_languages(
     ]
     main(["mine", *lines, "--model", str(per_language), *options])
     assert {line.partition("\t")[0] for line in output.read_text().splitlines()} == {"1.000000"}
+
+
+@pytest.mark.parametrize(
+    "content", ["0.123456\tmeasured\tby me\n", '{"score": 1, "source": "a", "target": "b"}\n']
+)
+def test_only_what_was_mined_is_replaced(
+    tmp_path: Path, model: Path, lines: list[str], content: str
+) -> None:
+    """A table of somebody else's stays, however alike it is, and so does one that was changed."""
+    output = tmp_path / "pairs.tsv"
+    command = ["mine", *lines, "--model", str(model), "--output", str(output)]
+    output.write_text(content)
+    with pytest.raises(SystemExit, match=r"pairs\.tsv"):
+        main(command)
+    assert output.read_text() == content
+    output.unlink()
+    main(command)
+    main(command)
+    output.write_text(output.read_text() + content)
+    with pytest.raises(SystemExit, match=r"pairs\.tsv"):
+        main(command)
+    assert output.read_text().endswith(content)
