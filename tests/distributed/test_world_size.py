@@ -12,7 +12,7 @@ from st_xlret.losses import RetrievalContrastiveLoss
 from st_xlret.modules import with_two_encoders
 from tests import tiny
 from tests.distributed.workers import Result
-from tests.training.runs import KINDS, parts, questions, run_of, trainer_of
+from tests.training.runs import KINDS, questions, run_of, system_of, trainer_of
 
 pytestmark = pytest.mark.distributed
 GLOBAL_BATCH = 8
@@ -43,7 +43,7 @@ def run(
     losses, datasets = (
         retriever(model)
         if kind == "retriever"
-        else parts(kind, model, two_encoders=kind == "joint")
+        else system_of(kind, model, two_encoders=kind == "joint")
     )
     # In double precision, so that what remains is a fault and no rounding.
     for loss in losses.values():

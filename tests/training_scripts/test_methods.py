@@ -16,8 +16,8 @@ from st_xlret import (
     SimilarityDistillationLoss,
 )
 from st_xlret.batches import LengthGroupedBatches, Rows
+from st_xlret.columns import column_role
 from st_xlret.modules import ContextualEncoder
-from st_xlret.training.trainer import column_role
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
 from tests.training_scripts.scripts import WORDS, Runner, translations
