@@ -45,8 +45,10 @@ class Dictionary:
         target_column = {fold_text(target) for _, target in self.entries}
         of_sources = _folded_words(sources, self.source_language)
         of_targets = _folded_words(targets, self.target_language)
-        straight = len(of_sources & source_column) + len(of_targets & target_column)
-        crossed = len(of_sources & target_column) + len(of_targets & source_column)
+        straight = len(of_sources & source_column)
+        straight += len(of_targets & target_column)
+        crossed = len(of_sources & target_column)
+        crossed += len(of_targets & source_column)
         if crossed >= _FEWEST_WORDS and crossed > 2 * straight:
             name = f"words.{self.target_language}-{self.source_language}.tsv"
             raise DataError(

@@ -48,9 +48,7 @@ def hold_out_questions(
         chosen += of_passages[passage].rows.tolist()
     held_out = retrieval.select(sorted(chosen))
     columns = ["positive"]
-    for name in retrieval.column_names:
-        if text_name(name) == "negative":
-            columns.append(name)
+    columns += [name for name in retrieval.column_names if text_name(name) == "negative"]
     passages = held_out["positive"][:]
     rest = _rows_without_texts(retrieval, columns, passages)
     return rest, held_out

@@ -16,7 +16,9 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
 
     None for a model without a Transformer's tokenizer, or padding.
     """
-    tokenizer = getattr(model[0], "tokenizer", None) if len(model) else None
+    if not len(model):
+        return None
+    tokenizer = getattr(model[0], "tokenizer", None)
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return None
     limit = model.max_seq_length
@@ -24,7 +26,8 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
         limit = None
     lengths: list[int] = []
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        some = list(texts[start : start + _TEXTS_AT_ONCE])
+        stop = start + _TEXTS_AT_ONCE
+        some = list(texts[start:stop])
         encoded = tokenizer(some, truncation=limit is not None, max_length=limit, verbose=False)
         lengths += map(len, encoded["input_ids"])
     return lengths
@@ -35,10 +38,12 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
     The longest texts come first.
     """
-    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    rows = range(len(lengths))
+    order = sorted(rows, key=lambda row: -lengths[row])
     start = 0
     while start < len(order):
-        longest = lengths[order[start]]
-        count = max(1, budget // max(1, longest))
-        yield order[start : start + count]
-        start += count
+        longest = max(1, lengths[order[start]])
+        count = max(1, budget // longest)
+        stop = start + count
+        yield order[start:stop]
+        start = stop

@@ -78,12 +78,14 @@ class KeptVectors:
         """Consecutive rows, at least one, read into memory."""
         start, stop, _ = rows.indices(self.rows)
         first_shard = start // self.shard_size
-        shards = range(first_shard, -(-stop // self.shard_size))
+        last_shard = (stop - 1) // self.shard_size
         parts = []
-        for number in shards:
-            first = number * self.shard_size
+        for number in range(first_shard, last_shard + 1):
             shard = np.load(self.files[number], mmap_mode="r")
-            parts.append(shard[max(0, start - first) : stop - first])
+            before = number * self.shard_size
+            begin = max(0, start - before)
+            end = stop - before
+            parts.append(shard[begin:end])
         return np.concatenate(parts)
 
     def __iter__(self) -> Iterator[np.ndarray]:
@@ -127,12 +129,15 @@ def _is_whole(file: Path) -> bool:
     if not file.is_file():
         return False
     content = file.read_bytes()
-    return hashlib.sha256(content[:-_DIGEST]).digest() == content[-_DIGEST:]
+    vectors = content[:-_DIGEST]
+    digest = content[-_DIGEST:]
+    return hashlib.sha256(vectors).digest() == digest
 
 
 def _as_halves(vectors: Any, first_row: int) -> np.ndarray:
+    tensor = torch.as_tensor(vectors).cpu()
     with np.errstate(over="ignore"):
-        halves = np.asarray(torch.as_tensor(vectors).cpu()).astype(np.float16)
+        halves = np.asarray(tensor).astype(np.float16)
     is_finite = np.isfinite(halves).all(axis=1)
     if not is_finite.all():
         row = first_row + is_finite.argmin()
@@ -144,8 +149,9 @@ def _write_shard(file: Path, halves: np.ndarray) -> None:
     shard = BytesIO()
     np.save(shard, halves)
     content = shard.getvalue()
+    digest = hashlib.sha256(content).digest()
     with atomic_file(file) as part:
-        part.write_bytes(content + hashlib.sha256(content).digest())
+        part.write_bytes(content + digest)
 
 
 def fingerprint(model: nn.Module) -> str:
@@ -158,11 +164,15 @@ def fingerprint(model: nn.Module) -> str:
         config = dict(_config_of(part))
         for name in ("max_seq_length", "truncate_dim"):
             config[name] = getattr(part, name, None)
-        digest.update(f"{type(part).__qualname__} {sorted(config.items(), key=str)}".encode())
+        items = sorted(config.items(), key=str)
+        described = f"{type(part).__qualname__} {items}"
+        digest.update(described.encode())
     for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        described = f"{name} {tensor.dtype} {tuple(tensor.shape)}"
+        digest.update(described.encode())
         weights = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(weights.view(torch.uint8).numpy().data)
+        content = weights.view(torch.uint8).numpy()
+        digest.update(content.data)
     return digest.hexdigest()[:32]
 
 

@@ -46,13 +46,15 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
     if not languages:
         return [code or None for code in codes]
     known: dict[str | None, str | None] = {}
-    for code in codes:
+    without = []
+    for code in dict.fromkeys(codes):
         known[code] = find_language(code, languages) if code else None
-    without = sorted(code or "no language" for code in known if known[code] is None)
+        if known[code] is None:
+            without.append(code or "no language")
     if without:
+        names = ", ".join(sorted(without))
         warnings.warn(
-            f"the model has no map for texts in {', '.join(without)}: they take its default",
-            stacklevel=3,
+            f"the model has no map for texts in {names}: they take its default", stacklevel=3
         )
     return [known[code] for code in codes]
 

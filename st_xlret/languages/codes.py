@@ -17,7 +17,8 @@ def language_to_id(code: str) -> int:
 
     It is the code's ASCII bytes as one number.
     """
-    return int.from_bytes(_check_code_of_id(code, shown=code).encode("ascii"), "big")
+    _check_code_of_id(code, shown=code)
+    return int.from_bytes(code.encode("ascii"), "big")
 
 
 def id_to_language(language_id: int) -> str:
@@ -30,17 +31,23 @@ def id_to_language(language_id: int) -> str:
     if number > 0:
         size = (number.bit_length() + 7) // 8
         code = number.to_bytes(size, "big").decode("latin-1")
-    return _check_code_of_id(code, shown=language_id)
+    _check_code_of_id(code, shown=language_id)
+    return code
 
 
-def _check_code_of_id(code: str, *, shown: object) -> str:
-    """The code, if an id holds it; else a `ValueError` that shows the code or the id."""
-    is_spelled_so = code == code.strip().lower().replace("_", "-")
-    is_code = code == UNKNOWN or (is_spelled_so and normal_form(code) is not None)
+def _check_code_of_id(code: str, *, shown: object) -> None:
+    """Raise a `ValueError` that shows the code, or the id, of a code that no id holds."""
+    if code == UNKNOWN:
+        return
+    is_spelled_so = code == _spelled(code)
+    is_code = is_spelled_so and normal_form(code) is not None
     if not is_code or len(code) > MAX_CODE_BYTES:
         expected = f"language code of {MAX_CODE_BYTES} lower-case characters at most"
         raise ValueError(f"{shown!r} is no {expected}, nor its id")
-    return code
+
+
+def _spelled(code: str) -> str:
+    return code.strip().lower().replace("_", "-")
 
 
 @lru_cache(maxsize=4096)
@@ -48,7 +55,7 @@ def normal_form(code: str) -> str | None:
     """The code in normal form; None if it names no single language."""
     import langcodes
 
-    primary, separator, rest = code.strip().lower().replace("_", "-").partition("-")
+    primary, separator, rest = _spelled(code).partition("-")
     if not 2 <= len(primary) <= 3 or primary in NOT_ONE_LANGUAGE:
         return None
     try:
@@ -107,7 +114,10 @@ def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | N
     if languages is None:
         return None
     codes = [languages] if isinstance(languages, str) else list(languages)
-    return frozenset(check_language(code, where="languages") for code in codes or [""])
+    checked = set()
+    for code in codes or [""]:  # none at all are refused as a missing one
+        checked.add(check_language(code, where="languages"))
+    return frozenset(checked)
 
 
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
@@ -118,8 +128,16 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     """
     if wanted is None or code in wanted:
         return code
-    primary = code.partition("-")[0]
-    return primary if primary in wanted and is_same_language(code, primary) else None
+    primary = primary_code(code)
+    if primary in wanted and is_same_language(code, primary):
+        return primary
+    return None
+
+
+def primary_code(code: str) -> str:
+    """The language of a code in normal form, without region and script."""
+    primary, _, _ = code.partition("-")
+    return primary
 
 
 def is_same_language(one: str, other: str) -> bool:
@@ -127,7 +145,7 @@ def is_same_language(one: str, other: str) -> bool:
 
     A script counts.
     """
-    if one.partition("-")[0] != other.partition("-")[0]:
+    if primary_code(one) != primary_code(other):
         return False
     return _language_and_script(one) == _language_and_script(other)
 

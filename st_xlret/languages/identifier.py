@@ -24,21 +24,28 @@ class LanguageIdentifier:
         langid = import_optional(
             "py3langid.langid", extra="langid", needed_for="identifying languages"
         )
-        self._model = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        make = langid.LanguageIdentifier.from_model_file
+        self._model = make(langid.MODEL_FILE, norm_probs=True)
         self.labels: list[str] = list(self._model.labels)
-        codes = self.labels if languages is None else list(dict.fromkeys(languages))
-        self._code_of: dict[str, str] = {}
         self.unknown: list[str] = []
+        self._code_of: dict[str, str] = {}
+        codes = self.labels
+        self._clear: set[str] | None = set()
+        if languages is not None:
+            codes = list(dict.fromkeys(languages))
+            self._clear = None
         for code in codes:
-            label = find_language(code, self.labels)
-            if label is None:
-                self.unknown.append(code)
-            else:
-                self._code_of[label] = code
+            self._add(code)
         if not self._code_of:
             raise ValueError(f"the identifier knows none of the languages {', '.join(codes)}")
         self._model.set_languages(list(self._code_of))
-        self._clear: set[str] | None = set() if languages is None else None
+
+    def _add(self, code: str) -> None:
+        label = find_language(code, self.labels)
+        if label is None:
+            self.unknown.append(code)
+        else:
+            self._code_of[label] = code
 
     def identify(self, text: str, wanted: Iterable[str] = ()) -> str:
         """The language of a text, as it is written in `wanted` if it is one of these."""
@@ -52,8 +59,10 @@ class LanguageIdentifier:
         return find_language(code, wanted) or code
 
     def _best_of(self, labels: set[str], text: str) -> str:
-        ranked = [label for label, _ in self._model.rank(text)]
-        return next(label for label in ranked if label in labels)
+        for label, _ in self._model.rank(text):
+            if label in labels:
+                return label
+        raise ValueError(f"none of the labels {labels} is one of the identifier")
 
 
 def language_identifier_or_none(languages: Iterable[str]) -> LanguageIdentifier | None:
@@ -74,19 +83,26 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
     percent are usual), the one that it takes them for most often, and one of these texts. Languages
     that it does not know are left out.
     """
-    two_letters = [label for label in LanguageIdentifier().labels if len(label) == 2]
+    every = LanguageIdentifier()
+    two_letters = [label for label in every.labels if len(label) == 2]
     labelled = {find_language(code, two_letters) for code in texts}
     others = [label for label in two_letters if label not in labelled]
     identifier = LanguageIdentifier([*texts, *others])
     checked = {}
     for code, of_code in texts.items():
-        if not of_code or code in identifier.unknown:
-            continue
-        guesses = [identifier.identify(text) for text in of_code]
-        wrong = Counter(guess for guess in guesses if guess != code)
-        other = code
-        for most_frequent, _ in wrong.most_common(1):
-            other = most_frequent
-        share = wrong.total() / len(guesses)
-        checked[code] = share, other, of_code[guesses.index(other)]
+        if of_code and code not in identifier.unknown:
+            checked[code] = _disagreement(identifier, code, of_code)
     return checked
+
+
+def _disagreement(
+    identifier: LanguageIdentifier, code: str, texts: Sequence[str]
+) -> tuple[float, str, str]:
+    guesses = [identifier.identify(text) for text in texts]
+    wrong = Counter(guess for guess in guesses if guess != code)
+    other = code
+    for most_frequent, _ in wrong.most_common(1):
+        other = most_frequent
+    share = wrong.total() / len(guesses)
+    example = texts[guesses.index(other)]
+    return share, other, example

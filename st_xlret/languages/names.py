@@ -1,38 +1,51 @@
 """The languages that files are named after."""
 
-import os
-import re
 from pathlib import Path
 
+from st_xlret.files import PathLike
 from st_xlret.languages.codes import check_language, normal_form
 
 
-def languages_in_name(path: str | os.PathLike[str]) -> tuple[str, str]:
+def languages_in_name(path: PathLike) -> tuple[str, str]:
     """Read the two languages in a file name.
 
     Such as `WORDS.en-fr.tsv.gz`, `en-fr.txt` or `X.en-zh_TW.tsv`: they are a part of the name
     between dots, with a hyphen between them. A region or script takes an underscore. A `ValueError`
     refuses a name with no such pair, or several.
     """
-    pairs: list[tuple[str, str]] = []
+    found = []
     for part in Path(path).name.split("."):
-        for hyphen in re.finditer("-", part):
-            source = normal_form(part[: hyphen.start()])
-            target = normal_form(part[hyphen.end() :])
-            if source and target and (source, target) not in pairs:
-                pairs.append((source, target))
-    if len(pairs) != 1:
-        doubt = f": it may be {' or '.join(map(str, pairs))}" if pairs else ""
-        name = f"{os.fspath(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does"
-        raise ValueError(f"{name}{doubt}")
-    source, target = pairs[0]
-    return check_language(source, where=str(path)), check_language(target, where=str(path))
+        for pair in _pairs_of_codes(part):
+            if pair not in found:
+                found.append(pair)
+    if len(found) != 1:
+        problem = f"{str(path)!r} does not name its two languages, as WORDS.en-pt_BR.tsv does"
+        if found:
+            problem += f": it may be {' or '.join(map(str, found))}"
+        raise ValueError(problem)
+    source, target = found[0]
+    place = str(path)
+    return check_language(source, where=place), check_language(target, where=place)
 
 
-def language_in_name(path: str | os.PathLike[str]) -> str:
+def _pairs_of_codes(text: str) -> list[tuple[str, str]]:
+    """The pairs of languages that a text may be, cut at one of its hyphens."""
+    pairs = []
+    pieces = text.split("-")
+    for cut in range(1, len(pieces)):
+        source = normal_form("-".join(pieces[:cut]))
+        target = normal_form("-".join(pieces[cut:]))
+        if source and target:
+            pairs.append((source, target))
+    return pairs
+
+
+def language_in_name(path: PathLike) -> str:
     """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`.
 
     A `ValueError` refuses a name with none.
     """
-    name = Path(path).name.removesuffix(".gz").rpartition(".")[0]
-    return check_language(name.rpartition(".")[2], where=str(path))
+    name = Path(path).name.removesuffix(".gz")
+    before_ending, _, _ = name.rpartition(".")
+    _, _, code = before_ending.rpartition(".")
+    return check_language(code, where=str(path))
