@@ -191,6 +191,15 @@ def test_labels_are_found_whatever_the_case_of_their_field(field: str) -> None:
     assert languages.language_of({"Language": "fr", "language": "de"}) == "de"
     assert languages.language_of({"Language": "fr", "language": None}) == "fr"
     assert languages.language_of({"Source_Language": "fr"}, "source_language") == "fr"
+    assert languages.language_of({" language ": "fr"}) == "fr"
+
+
+def test_fields_are_found_by_what_is_meant() -> None:
+    names = ["n", "Données", "LANG", "lang"]
+    assert languages.find_fields(names, ["lang", "donne\u0301es"]) == ["lang", "LANG", "Données"]
+    record = {"src": "en", "tgt": "fr", "source": "One."}
+    with pytest.raises(ValueError, match="no language in the field 'x'; fields .*: src, tgt$"):
+        languages.required_language(record, "x")
 
 
 @pytest.mark.parametrize(

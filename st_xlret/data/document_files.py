@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, DataError
-from st_xlret.data.tables import has_quoted_cells, read_table
+from st_xlret.data.tables import read_tabbed_table, read_table
 from st_xlret.languages import LABEL_FIELDS, check_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
@@ -125,6 +125,10 @@ def _table_records(
             counts = f"{len(cells)} cells under {len(names)} names"
             bad_lines(f"{counts}, so a text may be cut in two", file, number)
             continue
+        if len(cells) < len(names) and "".join(cells).count('"') % 2:
+            counts = f"{len(cells)} cells under {len(names)} names"
+            bad_lines(f"{counts} and an open quote, so a text may be cut in two", file, number)
+            continue
         yield number, dict(zip(names, cells, strict=False))
 
 
@@ -138,8 +142,7 @@ def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: P
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
     if format_of(file) == "tsv":
-        has_quotes = has_quoted_cells(file)
-        return read_table(file, bad_lines, delimiter="\t", has_quotes=has_quotes)
+        return read_tabbed_table(file, bad_lines)
     return read_table(file, bad_lines)
 
 

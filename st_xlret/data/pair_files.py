@@ -19,9 +19,15 @@ from st_xlret.data.reading import (
     read_lines,
     with_known_names,
 )
+from st_xlret.data.tables import read_tabbed_table
 from st_xlret.data.texts import clean_text
 from st_xlret.files import PathLike
-from st_xlret.languages import check_language, find_fields, language_of, languages_in_name
+from st_xlret.languages import (
+    check_language,
+    find_fields,
+    languages_in_name,
+    required_language,
+)
 
 FORMATS = (
     "JSON lines with source, target, source_language and target_language (.jsonl); two columns, or"
@@ -115,14 +121,18 @@ def pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
 def _numbered_cells(
     file: Path, languages: tuple[str, str], bad_lines: BadLines
 ) -> Iterator[tuple[int, list[str]]]:
-    are_words = file.name.removesuffix(".gz").endswith(".txt")
-    for number, line in read_lines(file, bad_lines):
-        cells = line.split("\t")
-        if are_words and "\t" not in line:
-            cells = line.split()
+    for number, cells in _rows_of(file, bad_lines):
         if number == 1 and is_header(cells[-2:], languages, file):
             continue
         yield number, cells
+
+
+def _rows_of(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
+    if file.name.removesuffix(".gz").endswith(".tsv"):
+        yield from read_tabbed_table(file, bad_lines)
+        return
+    for number, line in read_lines(file, bad_lines):  # of words
+        yield number, line.split("\t") if "\t" in line else line.split()
 
 
 def _aligned_lines(
@@ -166,11 +176,6 @@ def pair_of_record(record: Mapping[str, Any]) -> Pair:
     named = with_known_names(record, ("source", "target"))
     source = clean_text(named["source"])
     target = clean_text(named["target"])
-    source_language = language_of(record, "source_language") or ""
-    target_language = language_of(record, "target_language") or ""
-    return Pair(
-        source,
-        target,
-        check_language(source_language, where="source_language"),
-        check_language(target_language, where="target_language"),
-    )
+    source_language = required_language(record, "source_language")
+    target_language = required_language(record, "target_language")
+    return Pair(source, target, source_language, target_language)

@@ -46,7 +46,11 @@ def _listed(sources: Any) -> list[Any]:
 def _records_of(source: Any) -> Iterable[Any]:
     """The records of a source that is no path: a data frame or Arrow table has them as its rows."""
     if hasattr(source, "__arrow_c_stream__"):
-        return datasets.Dataset(pa.table(source))
+        try:
+            return datasets.Dataset(pa.table(source))
+        except pa.ArrowException as error:
+            kind = type(source).__name__
+            raise DataError(f"a {kind} that is no table of records ({error})") from error
     if isinstance(source, Mapping):
         if source and all(isinstance(values, list) for values in source.values()):
             return datasets.Dataset.from_dict(dict(source))

@@ -42,6 +42,14 @@ def read_table(
             yield lines.number, cells
 
 
+def read_tabbed_table(
+    path: PathLike, bad_lines: BadLines | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """As `read_table`, of a table with tabs; `has_quoted_cells` says what its quotes are."""
+    has_quotes = has_quoted_cells(path)
+    return read_table(path, bad_lines, delimiter="\t", has_quotes=has_quotes)
+
+
 class _Lines:
     """The lines of a table, with the number of the last one that was read."""
 

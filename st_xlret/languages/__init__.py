@@ -24,6 +24,7 @@ from st_xlret.languages.labels import (
     language_of,
     language_of_label,
     languages_of_labels,
+    required_language,
     unread_label_field,
     warn_of_unread_labels,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "languages_of_labels",
     "match_language",
     "normal_form",
+    "required_language",
     "unread_label_field",
     "warn_of_unread_labels",
 ]

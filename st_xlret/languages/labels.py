@@ -53,7 +53,8 @@ def languages_of_labels(labels: Iterable[Any]) -> list[str]:
 def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     """The names that are wanted, in that order; of those that differ in case alone, all.
 
-    The one that is spelled as it is wanted comes first. Accents may be encoded in either form.
+    The one that is spelled as it is wanted comes first. White space around names does not matter,
+    nor how accents are encoded.
     """
     return list(_find_fields(tuple(names), tuple(wanted)))
 
@@ -68,7 +69,7 @@ def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, 
 
 
 def _folded(name: Any) -> str:
-    return unicodedata.normalize("NFC", str(name)).casefold()
+    return unicodedata.normalize("NFC", str(name)).strip().casefold()
 
 
 def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -102,10 +103,22 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
             if language:
                 return language
     except ValueError as error:
-        others = language_fields([values])
-        hint = f"; fields that look like languages: {', '.join(others)}" if others else ""
-        raise ValueError(f"{error}{hint}") from error
+        raise ValueError(f"{error}{_hint_of_fields(values)}") from error
     return None
+
+
+def required_language(record: Mapping[str, Any], field: str) -> str:
+    """The language that a record names in a field; a `ValueError` if it names none."""
+    language = language_of(record, field)
+    if language is None:
+        hint = _hint_of_fields(_values_of(record))
+        raise ValueError(f"no language in the field {field!r}{hint}")
+    return language
+
+
+def _hint_of_fields(values: Mapping[str, Any]) -> str:
+    fields = ", ".join(language_fields([values]))
+    return f"; fields that look like languages: {fields}" if fields else ""
 
 
 def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -254,6 +254,7 @@ def test_cc100_has_blank_lines_between_documents(
         ("a.tsv", "one\n", "2", "line 1: .*'2'"),
         ("a.csv", "text,score\n1,2\n", "title", "line 2: .*'title'.*text, score"),
         ("a.csv", 'text\none\n"two\nthree\n', None, "line 4"),
+        ("a.tsv", 'n\ttext\n1\t"Yes", he said\n2\t"one\ntwo"\n', None, "line 4: .*open quote"),
         (
             "a.csv",
             "language,text\nen,Rain, wind and snow.\n",
@@ -382,6 +383,7 @@ def test_a_data_frame_has_its_rows_as_records(kind: str) -> None:
             DatasetDict({"train": Dataset.from_dict(FRAME)}),
             "a DatasetDict of train is no collection",
         ),
+        (pa.chunked_array([["One."]]), "no table of records"),
         (iter(["One."]), "<source 1>, line 1: a record must have fields, .* found str 'One.'"),
     ],
 )

@@ -84,6 +84,15 @@ def test_a_first_line_of_names_is_no_pair(
         load(write_text(tmp_path / "in" / "X.fr-en.tsv", "lang_en\tfr\nx\ty\n"))
 
 
+def test_cells_may_be_quoted(tmp_path: Path) -> None:
+    quoted = 'source\ttarget\n"He said ""A"""\tB\nC\t"D\n\nE"\n'
+    table, _ = load(write_text(tmp_path / "X.en-fr.tsv", quoted))
+    assert rows(table) == [('He said "A"', "B", "en", "fr"), ("C", "D E", "en", "fr")]
+    plain = '"A", he said.\tB\n"C.\tD\n'
+    table, _ = load(write_text(tmp_path / "Y.en-fr.tsv", plain))
+    assert table["source"][:] == ['"A", he said.', '"C.']
+
+
 def test_a_pair_is_of_two_languages() -> None:
     codes = [
         ("en-GB", "en-US"),
