@@ -24,98 +24,157 @@ def arguments(folder: Path, **options: Any) -> ScriptArguments:
 
 
 def load(folder: Path, texts: Any, *, resume: bool = False, **options: Any) -> SentenceTransformer:
-    return EncoderArguments(**options).load_encoder(texts, arguments(folder, resume=resume))
+    args = arguments(folder, resume=resume)
+    return EncoderArguments(**options).load_encoder(texts, args)
 
 
 def add_checkpoint(folder: Path) -> None:
-    (folder / "checkpoint-1").mkdir(parents=True)
-    (folder / "checkpoint-1" / LOSS_STATE_FILE).touch()
+    checkpoint = folder / "checkpoint-1"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / LOSS_STATE_FILE).touch()
 
 
-def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
-    """For each language, a number of different rows of a length."""
-    languages = [code for code, (count, _) in rows.items() for _ in range(count)]
-    texts = [
-        f"{code}{i:05}".ljust(length, "x")
-        for code, (count, length) in rows.items()
-        for i in range(count)
-    ]
-    return Dataset.from_dict({"sentence": texts, "language": languages}), "sentence", "language"
-
-
-def test_masked_words_of_a_checkpoint_without_a_head(
-    encoder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_masked_words_of_a_checkpoint_without_a_head_are_left_out(
+    encoder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(
-        MaskedLMLoss, "train_head", partialmethod(MaskedLMLoss.train_head, max_steps=3)
-    )
-    options, args = EncoderArguments(model=str(encoder)), arguments(tmp_path / "run")
+    options = EncoderArguments(model=str(encoder))
+    args = arguments(tmp_path / "run")
     model = options.load_encoder([], args)
-    assert options.masked_words_loss(model, TEXTS, args) is None and "--train_head" in caplog.text
-    options.train_head = True
+    assert options.masked_words_loss(model, TEXTS, args) is None
+    assert "--train_head" in caplog.text
+
+
+def test_a_new_head_is_trained_but_for_a_resumed_run(
+    encoder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    short = partialmethod(MaskedLMLoss.train_head, max_steps=3)
+    monkeypatch.setattr(MaskedLMLoss, "train_head", short)
+    options = EncoderArguments(model=str(encoder), train_head=True)
+    args = arguments(tmp_path / "run")
+    model = options.load_encoder([], args)
     loss = options.masked_words_loss(model, TEXTS, args, weight=0.5)
-    assert loss is not None and loss.weight == 0.5 and loss.lm_head.bias.any(), (
-        "the head has learnt"
-    )
+    assert loss is not None
+    assert loss.weight == 0.5
+    assert loss.lm_head.bias.any(), "the head has learnt"
     args.resume = True
     add_checkpoint(tmp_path / "run")
     resumed = options.masked_words_loss(model, TEXTS, args)
-    assert resumed is not None and not resumed.lm_head.bias.any(), (
-        "the head is that of the checkpoint"
-    )
+    assert resumed is not None
+    assert not resumed.lm_head.bias.any(), "the head is that of the checkpoint"
 
 
-def test_encoders_from_scratch_with_the_tokenizer_of_a_resumed_run(tmp_path: Path) -> None:
-    transformer = load(
-        tmp_path / "other", TEXTS, from_scratch="tiny", vocabulary=100, max_seq_length=9
-    )
-    assert transformer.max_seq_length == 9 and transformer.tokenizer.mask_token == "<mask>"
-    options = {"from_scratch": "static", "vocabulary": 100, "features": 12}
+def test_a_transformer_from_scratch(tmp_path: Path) -> None:
+    model = load(tmp_path, TEXTS, from_scratch="tiny", vocabulary=100, max_seq_length=9)
+    assert model.max_seq_length == 9
+    assert model.tokenizer.mask_token == "<mask>"
+
+
+STATIC: dict[str, Any] = {"from_scratch": "static", "vocabulary": 100, "features": 12}
+
+
+def test_a_static_encoder_from_scratch_needs_texts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="texts"):
-        load(tmp_path / "run", [], **options)
-    static = load(tmp_path / "run", TEXTS, **options)
-    assert static.get_embedding_dimension() == 12
+        load(tmp_path, [], **STATIC)
+    model = load(tmp_path, TEXTS, **STATIC)
+    assert model.get_embedding_dimension() == 12
+
+
+def test_the_tokenizer_is_that_of_the_run_that_is_resumed(tmp_path: Path) -> None:
+    first = load(tmp_path, TEXTS, **STATIC).tokenizer.get_vocab()
     # Killed before its first checkpoint: nothing of it is left in the next run.
-    other = load(
-        tmp_path / "run", [source(en=(5, 9))], resume=True, **options
-    ).tokenizer.get_vocab()
-    assert other != static.tokenizer.get_vocab()
-    add_checkpoint(tmp_path / "run")
-    assert load(tmp_path / "run", [], resume=True, **options).tokenizer.get_vocab() == other
-    assert {path.name for path in (tmp_path / "run").iterdir()} == {"tokenizer", "checkpoint-1"}
+    next_run = load(tmp_path, [source(en=(5, 9))], resume=True, **STATIC)
+    second = next_run.tokenizer.get_vocab()
+    assert second != first
+    add_checkpoint(tmp_path)
+    resumed = load(tmp_path, [], resume=True, **STATIC)
+    assert resumed.tokenizer.get_vocab() == second
+    assert {path.name for path in tmp_path.iterdir()} == {"tokenizer", "checkpoint-1"}
 
 
-def test_a_checkpoint_of_either_kind(tmp_path: Path) -> None:
-    for saved in (tiny.static(), tiny.transformer()):
-        saved.set_pooling_include_prompt(False)
-        saved.save(str(tmp_path / "model"))
-        model = load(tmp_path, [], model=str(tmp_path / "model"), max_seq_length=5).to("cpu")
-        state = saved.state_dict()
-        assert all(torch.equal(state[name], tensor) for name, tensor in model.state_dict().items())
-    assert model.max_seq_length == 5
-    for pooling, expected in ((None, "mean"), ("checkpoint", "mean"), ("cls", "cls")):
-        module = load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1]
-        assert (module.pooling_mode, module.include_prompt) == (expected, False)
+@pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
+def test_a_checkpoint_keeps_its_weights(make: Any, tmp_path: Path) -> None:
+    saved = make()
+    saved.save(str(tmp_path / "model"))
+    model = load(tmp_path, [], model=str(tmp_path / "model")).to("cpu")
+    state = model.state_dict()
+    assert list(state) == list(saved.state_dict())
+    for name, tensor in saved.state_dict().items():
+        assert torch.equal(state[name], tensor)
+
+
+def test_a_length_is_that_of_a_transformer_and_has_no_effect_on_a_static_encoder(
+    encoder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert load(tmp_path, [], model=str(encoder), max_seq_length=5).max_seq_length == 5
+    assert caplog.text == ""
+    tiny.static().save(str(tmp_path / "static"))
+    load(tmp_path, [], model=str(tmp_path / "static"), max_seq_length=5)
+    assert "--max_seq_length 5 has no effect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [(None, "mean"), ("checkpoint", "mean"), ("cls", "cls")],
+)
+def test_the_pooling_of_a_checkpoint(pooling: str | None, expected: str, tmp_path: Path) -> None:
+    saved = tiny.transformer()
+    saved.set_pooling_include_prompt(False)
+    saved.save(str(tmp_path / "model"))
+    module = load(tmp_path, [], model=str(tmp_path / "model"), pooling=pooling)[1]
+    assert module.pooling_mode == expected
+    assert not module.include_prompt
+
+
+def test_a_checkpoint_or_one_from_scratch() -> None:
     with pytest.raises(ValueError, match="--model .*--from_scratch"):
         EncoderArguments(model="m", from_scratch="static")
 
 
-def test_languages_get_equal_shares_as_far_as_they_go() -> None:
-    def characters(sources: Any, budget: int) -> Counter[str]:
-        return sum(
-            (Counter({text[:2]: len(text)}) for text in balanced_texts(sources, budget)), Counter()
-        )
+# Texts of all languages
 
-    counts = characters([source(en=(3000, 40), fr=(900, 25), de=(700, 60), sw=(10, 20))], 32_000)
-    assert (
-        all(8_000 <= counts[language] < 8_000 + 60 for language in ("en", "fr", "de"))
-        and counts["sw"] == 200
-    )
-    # What a small source lacks comes from a larger one.
-    assert 9_000 <= characters([source(en=(2000, 30)), source(en=(10, 30))], 9_000)["en"] < 9_030
-    first, again, other = (
-        list(balanced_texts([source(en=(2500, 10))], 15_000, seed=seed)) for seed in (3, 3, 4)
-    )
-    assert first == again != other and len(set(first)) == len(first) == 1500
-    # Not the first ones of the file: rows of all of it.
-    assert first != sorted(first) and min(first) < "en00050" and max(first) > "en02450"
+
+def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
+    """For each language, a number of different rows of a length."""
+    texts = []
+    languages = []
+    for language, (count, length) in rows.items():
+        for number in range(count):
+            texts.append(f"{language}{number:05}".ljust(length, "x"))
+            languages.append(language)
+    return Dataset.from_dict({"sentence": texts, "language": languages}), "sentence", "language"
+
+
+def characters_of(sources: Any, budget: int) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for text in balanced_texts(sources, budget):
+        counts[text[:2]] += len(text)
+    return counts
+
+
+def test_languages_get_equal_shares_as_far_as_they_go() -> None:
+    counts = characters_of([source(en=(3000, 40), fr=(900, 25), de=(700, 60), sw=(10, 20))], 32_000)
+    for language in ("en", "fr", "de"):
+        assert 8_000 <= counts[language] < 8_000 + 60
+    assert counts["sw"] == 200
+
+
+def test_what_a_small_source_lacks_comes_from_a_larger_one() -> None:
+    counts = characters_of([source(en=(2000, 30)), source(en=(10, 30))], 9_000)
+    assert 9_000 <= counts["en"] < 9_030
+
+
+def test_texts_are_drawn_from_all_of_a_file() -> None:
+    texts = source(en=(2500, 10))
+    first = list(balanced_texts([texts], 15_000, seed=3))
+    assert list(balanced_texts([texts], 15_000, seed=3)) == first
+    assert list(balanced_texts([texts], 15_000, seed=4)) != first
+    assert len(set(first)) == len(first) == 1500
+    assert first != sorted(first)
+    assert min(first) < "en00050"
+    assert max(first) > "en02450"

@@ -1,4 +1,4 @@
-"""The options of a run, what is checked before it, how it resumes, and what a finished run leaves behind."""
+"""The options of a run, what is checked before it, how it resumes, and what it leaves behind."""
 
 import random
 from argparse import Namespace
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.options import parse
@@ -21,56 +22,99 @@ from tests.training.runs import changed
 
 
 def arguments(folder: Path, **options: Any) -> ScriptArguments:
-    fixed = {"use_cpu": True, "precision": "fp32", "per_device_train_batch_size": 4}
+    fixed: dict[str, Any] = {
+        "use_cpu": True,
+        "precision": "fp32",
+        "per_device_train_batch_size": 4,
+        "report_to": "none",
+    }
     if "num_train_epochs" not in options:
         fixed["max_steps"] = 2
-    return ScriptArguments(output_dir=str(folder), **(fixed | {"report_to": "none"} | options))
+    return ScriptArguments(output_dir=str(folder), **{**fixed, **options})
 
 
-def run_of(folder: Path, *, evaluator: Any = None, **options: Any) -> tuple[dict[str, Any], Any]:
-    """A short run as a script makes it."""
+def run_of(
+    folder: Path,
+    *,
+    evaluator: Any = None,
+    **options: Any,
+) -> tuple[dict[str, Any], SentenceTransformer]:
+    """A short run as a script makes it: its results, and the model."""
     model = tiny.transformer(dropout=0.1)
     run = Run(arguments(folder, **options))
-    trainer = CrossLingualTrainer(
-        model, run.args, tiny.pairs(16), loss=SemanticContrastiveLoss(model)
-    )
-    return run.train_and_save(trainer, {"pairs": 16}, evaluators=[evaluator], tag="pairs"), model
+    loss = SemanticContrastiveLoss(model)
+    trainer = CrossLingualTrainer(model, run.args, tiny.pairs(16), loss=loss)
+    results = run.train_and_save(trainer, {"pairs": 16}, evaluators=[evaluator], tag="pairs")
+    return results, model
 
 
-def test_a_run_in_use_one_that_is_finished_and_one_that_stopped_at_its_end(tmp_path: Path) -> None:
+# Runs that go on
+
+STEPS: dict[str, Any] = {"max_steps": 2, "save_steps": 1, "keep_trained": 0.5}
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with FileLock(tmp_path / ".lock") as lock, pytest.raises(OSError, match=str(lock.lock_file)):
         Run(arguments(tmp_path))
-    steps = {"max_steps": 2, "save_steps": 1, "keep_trained": 0.5}
-    _, model = run_of(tmp_path, **steps)
-    with pytest.raises(SystemExit, match="0"):  # it is finished
-        run_of(tmp_path, **steps, resume=True)
+
+
+def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
+    run_of(tmp_path, **STEPS)
+    with pytest.raises(SystemExit, match="0"):
+        run_of(tmp_path, **STEPS, resume=True)
+
+
+def test_a_run_that_stopped_at_its_end_is_finished_with_the_same_options(tmp_path: Path) -> None:
+    _, model = run_of(tmp_path, **STEPS)
     (tmp_path / "results.json").unlink()
     with pytest.raises(SystemExit, match="weight_decay was 0.01, is 0.5"):
-        run_of(tmp_path, **steps, resume=True, weight_decay=0.5)
-    results, again = run_of(tmp_path, **steps, resume=True)
-    assert (
-        results["steps"] == 2 and results["tokens"] > 0 and not changed(model.state_dict(), again)
-    )
+        run_of(tmp_path, **STEPS, resume=True, weight_decay=0.5)
+    results, again = run_of(tmp_path, **STEPS, resume=True)
+    assert results["steps"] == 2
+    assert results["tokens"] > 0
+    assert not changed(model.state_dict(), again)
+
+
+def test_a_checkpoint_that_is_named_takes_other_options(tmp_path: Path) -> None:
+    run_of(tmp_path, **STEPS)
     (tmp_path / "results.json").unlink()
-    told = str(tmp_path / "checkpoint-1")
-    assert run_of(tmp_path, **steps, resume_from_checkpoint=told, weight_decay=0.5)[0]["steps"] == 2
+    checkpoint = str(tmp_path / "checkpoint-1")
+    results, _ = run_of(tmp_path, **STEPS, resume_from_checkpoint=checkpoint, weight_decay=0.5)
+    assert results["steps"] == 2
+
+
+# What stands in the folder
 
 
 @pytest.mark.parametrize("name", ["results.json", "training.png", "tokenizer/a"])
 def test_files_of_others_stay(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text("mine")
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("mine")
     with pytest.raises((FileExistsError, SystemExit), match=name.partition("/")[0]):
         run_of(tmp_path, save_steps=2)
-    assert (tmp_path / name).read_text() == "mine" and not list(tmp_path.rglob("model.safetensors"))
+    assert file.read_text() == "mine"
+    assert list(tmp_path.rglob("model.safetensors")) == []
+
+
+@pytest.fixture
+def checkpoints_of_others(tmp_path: Path) -> list[Path]:
+    """Files in folders that are named like checkpoints."""
+    files = []
+    for name in ("best", "1", "1-mine", "2"):
+        file = tmp_path / f"checkpoint-{name}" / "a"
+        file.parent.mkdir()
+        file.touch()
+        files.append(file)
+    return files
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
-    others = [tmp_path / f"checkpoint-{name}" / "a" for name in ("best", "1", "1-mine", "2")]
-    for file in others:
-        file.parent.mkdir()
-        file.touch()
+def test_checkpoints_of_others_stay(
+    resumes: bool,
+    checkpoints_of_others: list[Path],
+    tmp_path: Path,
+) -> None:
     run_of(
         tmp_path,
         max_steps=6,
@@ -79,18 +123,45 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
         overwrite=not resumes,
         resume=resumes,
     )
-    assert {path.name for path in tmp_path.glob("checkpoint-[246]")} == {
-        "checkpoint-4",
-        "checkpoint-6",
-    }
+    kept = {path.name for path in tmp_path.glob("checkpoint-[246]")}
+    assert kept == {"checkpoint-4", "checkpoint-6"}
     assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-6"
-    with pytest.raises(FileExistsError, match="checkpoint-6 holds what is read"):
-        read = [f"{tmp_path}/checkpoint-6/trainer_state.json", "~no user: "]
-        Run(arguments(tmp_path, overwrite=True), Namespace(documents=read))
     run_of(tmp_path, max_steps=1, save_strategy="no", overwrite=True)
-    assert (
-        len([*tmp_path.glob("checkpoint-*/a")]) == len(others) and last_checkpoint(tmp_path) is None
-    )
+    assert last_checkpoint(tmp_path) is None
+    assert len(list(tmp_path.glob("checkpoint-*/a"))) == len(checkpoints_of_others)
+
+
+def test_a_checkpoint_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
+    run_of(tmp_path, save_steps=2)
+    read = [f"{tmp_path}/checkpoint-2/trainer_state.json", "~no user: "]
+    with pytest.raises(FileExistsError, match="checkpoint-2 holds what is read"):
+        Run(arguments(tmp_path, overwrite=True), Namespace(documents=read))
+
+
+def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="NaN or infinite|nan"):
+        run_of(tmp_path, learning_rate=1e38, save_strategy="no", max_steps=1, warmup_steps=0)
+    assert not (tmp_path / "model").exists()
+
+
+# What is measured and logged
+
+
+def dice(model: Any) -> dict[str, float]:
+    """An evaluator that uses up random numbers of every kind."""
+    model.eval()
+    torch.rand(5)
+    np.random.rand(5)
+    random.random()
+    return {"pairs_average_accuracy": 0.75}
+
+
+def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None:
+    without, plain = run_of(tmp_path / "a", max_steps=1)
+    results, scored = run_of(tmp_path / "b", max_steps=1, evaluator=dice)
+    assert "held_out_before" not in without
+    assert results["held_out_before"] == {"pairs_average_accuracy": 0.75}
+    assert not changed(plain.state_dict(), scored)
 
 
 @pytest.mark.parametrize(
@@ -103,98 +174,114 @@ def test_checkpoints_of_others_stay(tmp_path: Path, resumes: bool) -> None:
     ],
 )
 def test_a_short_run_logs_about_twenty_times(
-    options: dict[str, Any], lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    options: dict[str, Any],
+    lines: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    logged = []
+    histories = []
     monkeypatch.setattr(
-        "st_xlret.training.run.plot_training", lambda history, path: logged.extend(history)
+        "st_xlret.training.run.plot_training", lambda history, path: histories.append(history)
     )
     run_of(tmp_path, save_strategy="no", **options)
-    assert len([line for line in logged if "loss" in line]) == lines
+    (history,) = histories
+    assert len([line for line in history if "loss" in line]) == lines
 
 
-def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="NaN or infinite|nan"):
-        run_of(tmp_path, learning_rate=1e38, save_strategy="no", max_steps=1, warmup_steps=0)
-    assert not (tmp_path / "model").exists()
+BEST: list[tuple[dict[str, Any], str | None, bool]] = [
+    ({"save_steps": 40}, "m", True),
+    ({"save_steps": 40, "eval_steps": 20}, "m", True),
+    ({"save_steps": 40, "eval_steps": 30}, "m", False),
+    ({"save_strategy": "no"}, "m", False),
+    ({}, None, False),
+]
 
 
-def dice(model: Any) -> dict[str, float]:
-    """An evaluator that uses up random numbers of every kind."""
-    model.eval()
-    torch.rand(5), np.random.rand(5), random.random()
-    return {"pairs_average_accuracy": 0.75}
+@pytest.mark.parametrize(("options", "metric", "is_loaded"), BEST)
+def test_the_best_checkpoint_is_one_that_was_evaluated(
+    options: dict[str, Any],
+    metric: str | None,
+    is_loaded: bool,
+    tmp_path: Path,
+) -> None:
+    args = arguments(tmp_path, save_total_limit=1, **options)
+    keep_best_checkpoint(args, metric)
+    assert args.load_best_model_at_end == is_loaded
+    assert args.metric_for_best_model == metric
+    assert args.eval_strategy == ("steps" if metric else "no")
 
 
-def test_the_score_before_training_changes_nothing_in_it(tmp_path: Path) -> None:
-    without, plain = run_of(tmp_path / "a", max_steps=1)
-    results, scored = run_of(tmp_path / "b", max_steps=1, evaluator=dice)
-    assert "held_out_before" not in without and results["held_out_before"] == {
-        "pairs_average_accuracy": 0.75
-    }
-    assert not changed(plain.state_dict(), scored)
-
-
-def test_the_best_checkpoint_is_one_that_was_evaluated(tmp_path: Path) -> None:
-    for options, metric, best in (
-        ({"save_steps": 40}, "m", True),
-        ({"save_steps": 40, "eval_steps": 20}, "m", True),
-        ({"save_steps": 40, "eval_steps": 30}, "m", False),
-        ({"save_strategy": "no"}, "m", False),
-        ({}, None, False),
-    ):
-        args = arguments(tmp_path, save_total_limit=1, **options)
-        keep_best_checkpoint(args, metric)
-        assert (args.load_best_model_at_end, args.metric_for_best_model) == (best, metric)
-        assert args.eval_strategy == ("steps" if metric else "no")
+# Options
 
 
 def test_options_are_compared_by_the_batch_of_all_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def recorded(size: int, processes: int, accumulation: int = 1) -> dict[str, Any]:
-        monkeypatch.setattr(ScriptArguments, "world_size", property(lambda self: processes))
+        monkeypatch.setattr(ScriptArguments, "world_size", processes)
         args = arguments(
-            tmp_path, per_device_train_batch_size=size, gradient_accumulation_steps=accumulation
+            tmp_path,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=accumulation,
         )
         return Run(args).options
 
+    whole = recorded(16, 1)
+    assert recorded(8, 2) == whole
+    assert recorded(4, 4) == whole
     # Accumulated batches have other negatives, and batch statistics, than one of 16.
-    assert recorded(8, 2) == recorded(4, 4) == recorded(16, 1) != recorded(8, 1, accumulation=2)
+    assert recorded(8, 1, accumulation=2) != whole
 
 
-def test_the_options_of_a_run_are_the_hosts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("further", "steps"),
+    [
+        ([], 10_000),
+        (["--num_train_epochs", "2"], -1),  # epochs replace steps
+    ],
+)
+def test_the_options_of_a_run_are_the_hosts(
+    further: list[str],
+    steps: int,
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "options.yml"
     file.write_text("use_cpu: true\nlearning_rate: 3e-5\n")  # a number, without a dot too
-    words = [str(file), "--output_dir", str(tmp_path), "--learning_rate_mapping", '{"head": 0.1}']
-    for further, steps in (([], 10_000), (["--num_train_epochs", "2"], -1)):  # epochs replace steps
-        (args,) = parse([ScriptArguments], [*words, *further])
-        assert (args.learning_rate, args.learning_rate_mapping, args.max_steps) == (
-            3e-5,
-            {"head": 0.1},
-            steps,
-        )
+    mapping = '{"head": 0.1}'
+    words = [str(file), "--output_dir", str(tmp_path), "--learning_rate_mapping", mapping]
+    (args,) = parse([ScriptArguments], [*words, *further])
+    assert args.learning_rate == 3e-5
+    assert args.learning_rate_mapping == {"head": 0.1}
+    assert args.max_steps == steps
 
 
-def test_the_number_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a machine without a GPU, whose processor computes in bf16 or not."""
-    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
-    for options, capable, expected in (
+@pytest.mark.parametrize(
+    ("options", "computes_in_bf16", "expected"),
+    [
         ({}, True, "bf16"),
         ({}, False, "fp32"),
         ({"precision": "fp32"}, True, "fp32"),
         ({"bf16": True}, False, "bf16"),
-    ):
-        monkeypatch.setattr(
-            "st_xlret.precision.computes_in_bf16", lambda device, capable=capable: capable
-        )
-        args = ScriptArguments(output_dir=str(tmp_path), **options)
-        is_bf16 = expected == "bf16"
-        assert (args.precision, args.bf16, args.fp16, args.use_cpu) == (
-            expected,
-            is_bf16,
-            False,
-            is_bf16,
-        )
+    ],
+)
+def test_the_number_format_without_a_gpu(
+    options: dict[str, Any],
+    computes_in_bf16: bool,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
+    monkeypatch.setattr("st_xlret.precision.computes_in_bf16", lambda device: computes_in_bf16)
+    args = ScriptArguments(output_dir=str(tmp_path), **options)
+    is_bf16 = expected == "bf16"
+    assert args.precision == expected
+    assert args.bf16 == is_bf16
+    assert not args.fp16
+    assert args.use_cpu == is_bf16
+
+
+def test_two_number_formats_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one number format"):
         ScriptArguments(output_dir=str(tmp_path), precision="fp32", bf16=True)
