@@ -1,13 +1,14 @@
-"""Time and peak memory of top_k and mine_bitext against Sentence Transformers and faiss.
+"""Time and peak memory of top_k and mine_bitext against Sentence Transformers, torch and faiss.
 
     OMP_NUM_THREADS=1 python -m benchmarks.search --output runs/search.json
 
-Given embeddings, exact search, one thread. Queries and corpus are not part of the memory, except that a corpus on disk
-starts on disk, so that what stays of it in memory counts. The whole needs 10 GB of memory and 4 GB of disk.
+Given embeddings, exact search, one thread. Queries and corpus are not part of the memory, except
+that a corpus on disk starts on disk, so that what stays of it in memory counts. The whole needs
+10 GB of memory and 4 GB of disk.
 """
 
 import tempfile
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import faiss
@@ -21,45 +22,80 @@ from benchmarks import measuring
 from benchmarks.measuring import Comparison, Step
 from st_xlret.search import mine_bitext, top_k
 
-QUERIES, ROWS, DIMENSION, K = 1_000, 1_000_000, 384, 100
+QUERIES = 1_000
+ROWS = 1_000_000
+DIMENSION = 384
+K = 100
+
+# A person who searches, a page of questions, batches.
+FEW_QUERIES = (1, 8, 64, 512)
+FEW_ROWS = 300_000
+FEW_RESULTS = 10
+
 _ROWS_AT_ONCE = 65_536
+
+Pair = tuple[float, int, int]
 
 
 def unit_vectors(rows: int, seed: int) -> Tensor:
     """Random rows of unit length."""
-    return normalize(
-        torch.randn(rows, DIMENSION, generator=torch.Generator().manual_seed(seed)), dim=1
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return normalize(torch.randn(rows, DIMENSION, generator=generator), dim=1)
 
 
 def fill(corpus: Any) -> Any:
     """Put a block of vectors after the other into a corpus, and return it."""
     for start in range(0, len(corpus), _ROWS_AT_ONCE):
-        corpus[start : start + _ROWS_AT_ONCE] = unit_vectors(
-            min(_ROWS_AT_ONCE, len(corpus) - start), seed=start
-        )
+        rows = min(_ROWS_AT_ONCE, len(corpus) - start)
+        corpus[start : start + rows] = unit_vectors(rows, seed=start)
     return corpus
 
 
-def in_memory(ours: bool) -> Step:
-    """`top_k` over a float32 corpus in memory, or the host's `util.semantic_search` with its default chunks."""
-    queries, corpus = unit_vectors(QUERIES, seed=-1), fill(torch.empty(ROWS, DIMENSION))
-    if ours:
-        return lambda: top_k(queries, corpus, K)
-    return lambda: util.semantic_search(queries, corpus, top_k=K, score_function=util.dot_score)
+@lru_cache(maxsize=1)
+def corpus_in_memory(rows: int) -> Tensor:
+    """The same for all ways to search it: where its pages lie counts, too."""
+    return fill(torch.empty(rows, DIMENSION))
+
+
+def search(queries: int, rows: int, k: int) -> Step:
+    """`top_k` over a float32 corpus in memory."""
+    asked = unit_vectors(queries, seed=-1)
+    corpus = corpus_in_memory(rows)
+    return lambda: top_k(asked, corpus, k)
+
+
+def host_search(queries: int, rows: int, k: int) -> Step:
+    """The host's `util.semantic_search` with its default chunks."""
+    asked = unit_vectors(queries, seed=-1)
+    corpus = corpus_in_memory(rows)
+    return lambda: util.semantic_search(asked, corpus, top_k=k, score_function=util.dot_score)
+
+
+def torch_search(queries: int, rows: int, k: int) -> Step:
+    """All scores at once, and PyTorch's selection."""
+    asked = unit_vectors(queries, seed=-1)
+    corpus = corpus_in_memory(rows)
+    return lambda: torch.topk(asked @ corpus.T, k)
+
+
+def faiss_search(queries: int, rows: int, k: int) -> Step:
+    """A flat index of faiss, which was built before."""
+    faiss.omp_set_num_threads(1)
+    asked = unit_vectors(queries, seed=-1).numpy()
+    index: Any = faiss.IndexFlatIP(DIMENSION)
+    index.add(corpus_in_memory(rows).numpy())
+    return lambda: index.search(asked, k)
 
 
 def from_disk(rows: int) -> Step:
     """`top_k` over a float16 memory map."""
     queries = unit_vectors(QUERIES, seed=-1)
-    with tempfile.NamedTemporaryFile(
-        suffix=".npy"
-    ) as file:  # mapped, it stays until the process ends
-        fill(
-            np.lib.format.open_memmap(
-                file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION)
-            )
-        ).flush()
+    # Mapped, the file stays until the process ends.
+    with tempfile.NamedTemporaryFile(suffix=".npy") as file:
+        stored = np.lib.format.open_memmap(
+            file.name, mode="w+", dtype=np.float16, shape=(rows, DIMENSION)
+        )
+        fill(stored).flush()
         corpus = np.load(file.name, mmap_mode="r")
     return lambda: top_k(queries, corpus, K)
 
@@ -67,11 +103,12 @@ def from_disk(rows: int) -> Step:
 def two_sides(rows: int, dimension: int = 768) -> tuple[Tensor, Tensor]:
     """Unit vectors; a fifth of the rows of either side are noisy copies of one another."""
     generator = torch.Generator().manual_seed(0)
-    source, target, noise = (torch.randn(rows, dimension, generator=generator) for _ in range(3))
+    source = torch.randn(rows, dimension, generator=generator)
+    target = torch.randn(rows, dimension, generator=generator)
+    noise = torch.randn(rows, dimension, generator=generator)
     target[: rows // 5] = source[: rows // 5] + noise[: rows // 5]
-    return normalize(source, dim=1), normalize(target, dim=1)[
-        torch.randperm(rows, generator=generator)
-    ]
+    order = torch.randperm(rows, generator=generator)
+    return normalize(source, dim=1), normalize(target, dim=1)[order]
 
 
 def mining(rows: int) -> Step:
@@ -85,63 +122,93 @@ def two_searches(rows: int, k: int = 4) -> Step:
     faiss.omp_set_num_threads(1)
     source, target = two_sides(rows)
 
-    def search(queries: Tensor, corpus: Tensor) -> list[list[tuple[float, int]]]:
-        index: Any = faiss.IndexFlatIP(corpus.shape[1])
-        index.add(corpus.numpy())
-        return [
-            list(zip(*row, strict=True))
-            for row in zip(*index.search(queries.numpy(), k), strict=True)
-        ]
-
-    def run() -> list[tuple[float, int, int]]:
-        forward, backward = search(source, target), search(target, source)
-        ahead, back = (
-            [sum(score for score, _ in row) / k for row in side] for side in (forward, backward)
-        )
-        candidates = [
-            max((2 * s / (ahead[i] + back[j]), i, j) for s, j in row)
-            for i, row in enumerate(forward)
-        ]
-        candidates += [
-            max((2 * s / (ahead[i] + back[j]), i, j) for s, i in row)
-            for j, row in enumerate(backward)
-        ]
-        pairs, sources, targets = [], set(), set()
-        for score, i, j in sorted(candidates, reverse=True):
-            if i not in sources and j not in targets:
-                pairs.append((score, i, j))
-                sources.add(i)
-                targets.add(j)
-        return pairs
+    def run() -> list[Pair]:
+        forward = faiss_neighbours(source, target, k)
+        backward = faiss_neighbours(target, source, k)
+        mean = [mean_score(row) for row in forward]
+        mean_back = [mean_score(row) for row in backward]
+        candidates = []
+        for i, row in enumerate(forward):
+            scored = [(2 * score / (mean[i] + mean_back[j]), i, j) for score, j in row]
+            candidates.append(max(scored))
+        for j, row in enumerate(backward):
+            scored = [(2 * score / (mean[i] + mean_back[j]), i, j) for score, i in row]
+            candidates.append(max(scored))
+        return one_to_one(candidates)
 
     return run
+
+
+def faiss_neighbours(queries: Tensor, corpus: Tensor, k: int) -> list[list[tuple[float, int]]]:
+    """Scores and rows of the k nearest rows of the corpus, for each query."""
+    index: Any = faiss.IndexFlatIP(corpus.shape[1])
+    index.add(corpus.numpy())
+    scores, rows = index.search(queries.numpy(), k)
+    found = []
+    for of_query, rows_of_query in zip(scores, rows, strict=True):
+        found.append(list(zip(of_query, rows_of_query, strict=True)))
+    return found
+
+
+def mean_score(row: list[tuple[float, int]]) -> float:
+    """The mean over the neighbours of a row."""
+    return sum(score for score, _ in row) / len(row)
+
+
+def one_to_one(candidates: list[Pair]) -> list[Pair]:
+    """The pairs, best first, of which no row is taken."""
+    pairs = []
+    sources = set()
+    targets = set()
+    for score, i, j in sorted(candidates, reverse=True):
+        if i not in sources and j not in targets:
+            pairs.append((score, i, j))
+            sources.add(i)
+            targets.add(j)
+    return pairs
 
 
 COMPARISONS = {
     "memory": Comparison(
         f"{QUERIES} queries, {ROWS} x {DIMENSION} in memory, k = {K}",
-        {"top_k": partial(in_memory, True), "semantic_search": partial(in_memory, False)},
+        {
+            "top_k": partial(search, QUERIES, ROWS, K),
+            "semantic_search": partial(host_search, QUERIES, ROWS, K),
+        },
         goals={"time": 1.0, "memory": 0.5},
         rounds=1,
     ),
     "growth": Comparison(
-        f"{QUERIES} queries, {ROWS} x {DIMENSION} in a float16 memory map, and four times as many, k = {K}",
-        {f"{rows} rows": partial(from_disk, rows) for rows in (4 * ROWS, ROWS)},
+        f"{QUERIES} queries, {ROWS} x {DIMENSION} in a float16 memory map, and four times as many, "
+        f"k = {K}",
+        {
+            f"{4 * ROWS} rows": partial(from_disk, 4 * ROWS),
+            f"{ROWS} rows": partial(from_disk, ROWS),
+        },
         goals={"memory": 1.1},
     ),
-    **{
-        f"mining_{rows}": Comparison(
-            f"Mining with the ratio margin, {rows} rows a side of 768, k = 4",
-            {
-                "mine_bitext": partial(mining, rows),
-                "two faiss searches": partial(two_searches, rows),
-            },
-            goals={"time": 1 / 1.7},
-            rounds=1,
-        )
-        for rows in (10_000, 50_000)
-    },
 }
+for few in FEW_QUERIES:
+    for rival, make in (("torch.topk", torch_search), ("IndexFlatIP", faiss_search)):
+        COMPARISONS[f"{few}_{rival}"] = Comparison(
+            f"{few} queries, {FEW_ROWS} x {DIMENSION} in memory, k = {FEW_RESULTS}",
+            {
+                "top_k": partial(search, few, FEW_ROWS, FEW_RESULTS),
+                rival: partial(make, few, FEW_ROWS, FEW_RESULTS),
+            },
+            goals={"time": 1.0},
+            rounds=15 if few < 64 else 5,
+        )
+for size in (10_000, 50_000):
+    COMPARISONS[f"mining_{size}"] = Comparison(
+        f"Mining with the ratio margin, {size} rows a side of 768, k = 4",
+        {
+            "mine_bitext": partial(mining, size),
+            "two faiss searches": partial(two_searches, size),
+        },
+        goals={"time": 1 / 1.7},
+        rounds=1,
+    )
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ def small_integers(rows: int, dimension: int, seed: int) -> np.ndarray:
 
 
 def set_blocks(monkeypatch, rows: int, queries: int = 512) -> None:
-    for name, value in {"_ROWS_AT_ONCE": rows, "_QUERIES_AT_ONCE": queries, "_BLOCK": rows}.items():
-        monkeypatch.setattr(search.exact, name, value)
+    monkeypatch.setattr(search.exact, "_rows_at_once", lambda *_: rows)
+    monkeypatch.setattr(search.exact, "_QUERIES_AT_ONCE", queries)
+    monkeypatch.setattr(search.exact, "_BLOCK", rows)
 
 
 def assert_sorted(

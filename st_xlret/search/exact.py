@@ -13,9 +13,12 @@ from tqdm.auto import tqdm
 from st_xlret.search.finite import (
     Device,
     Embeddings,
+    as_float32,
     computing_device,
     finite_float32,
     finite_unit_rows,
+    is_read_in_place,
+    refuse_not_finite,
 )
 from st_xlret.search.selection import BestColumns
 
@@ -23,7 +26,8 @@ SlicedEmbeddings: TypeAlias = "Embeddings | Any"
 """A matrix, or what has `shape` and is read by slices of consecutive rows: stored embeddings."""
 
 _QUERIES_AT_ONCE = 512
-_ROWS_AT_ONCE = 16_384
+_SCORES_AT_ONCE = 2**21  # on a CPU, whose caches larger blocks of scores do not fit
+_ROWS_AT_ONCE = 16_384  # at most, where they have to be converted
 _BLOCK = 1_024  # rows of the target at a time, on a CPU
 _FEW_QUERIES = 8
 
@@ -60,15 +64,29 @@ def top_k(
     chunks = [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus
     seen = 0
     for chunk in chunks:
-        for start in range(0, len(chunk), _ROWS_AT_ONCE):
-            block = finite_float32(chunk[start : start + _ROWS_AT_ONCE], "corpus", place, seen)
+        high = _rows_at_once(len(vectors), is_read_in_place(chunk, place), place)
+        for start in range(0, len(chunk), high):
+            block = as_float32(chunk[start : start + high], place)
             for first in range(0, len(vectors), _QUERIES_AT_ONCE):
                 some = vectors[first : first + _QUERIES_AT_ONCE]
-                best.add(_dot_products(some, block), seen, first_row=first)
+                scores = _dot_products(some, block)
+                # A row that is not finite has no finite product with any query: one tells.
+                if first == 0 and not bool(scores[0].sum().isfinite()):
+                    refuse_not_finite(block, "corpus", seen)
+                best.add(scores, seen, first_row=first)
             seen += len(block)
     if k > seen:
         raise ValueError(f"k={k} is larger than the corpus of {seen} rows")
     return best.sorted()
+
+
+def _rows_at_once(queries: int, is_in_place: bool, device: torch.device) -> int:
+    """Rows of the corpus that are searched at once: the more, the fewer queries there are."""
+    scores = _SCORES_AT_ONCE if device.type == "cpu" else 4 * _SCORES_AT_ONCE
+    rows = scores // max(1, min(queries, _QUERIES_AT_ONCE))
+    if is_in_place:
+        return rows
+    return min(rows, _ROWS_AT_ONCE)
 
 
 def _dot_products(queries: Tensor, block: Tensor) -> Tensor:

@@ -45,7 +45,8 @@ def finite_unit_rows(
     has_exact_length = (lengths > _SHORTEST) & (lengths < _LONGEST)
     if not bool(has_exact_length.all()):
         tiny = torch.finfo(torch.float32).tiny
-        vectors = vectors / vectors.abs().amax(dim=1, keepdim=True).clamp(min=tiny)
+        largest = vectors.abs().amax(dim=1, keepdim=True)
+        vectors = vectors / largest.clamp(min=tiny)
         lengths = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
     return vectors / lengths.clamp(min=1e-30)
 
@@ -73,10 +74,22 @@ def refuse_not_finite(vectors: Tensor, name: str, first_row: int) -> None:
 def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
     """The rows as float32 on the device; a copy where PyTorch cannot take them as they are."""
     if isinstance(rows, np.ndarray):
-        # Float16 is converted by PyTorch, which is faster.
-        dtype = rows.dtype if rows.dtype == np.float16 else np.float32
-        rows = torch.from_numpy(np.array(rows, dtype=dtype))
+        if rows.dtype != np.float16:  # which PyTorch converts faster
+            rows = rows.astype(np.float32, copy=False)
+        rows = torch.from_numpy(rows if _can_be_shared(rows) else rows.copy())
     return rows.detach().to(device=device, dtype=torch.float32)
+
+
+def is_read_in_place(rows: Embeddings, device: torch.device) -> bool:
+    """Whether `as_float32` takes no memory."""
+    if isinstance(rows, np.ndarray):
+        return device.type == "cpu" and rows.dtype == np.float32 and _can_be_shared(rows)
+    return rows.device == device and rows.dtype == torch.float32
+
+
+def _can_be_shared(rows: np.ndarray) -> bool:
+    """Whether PyTorch takes an array without a copy: it warns of files that are read only."""
+    return rows.flags.writeable and min(rows.strides) >= 0
 
 
 def computing_device(device: Device, *inputs: Any) -> torch.device:

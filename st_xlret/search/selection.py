@@ -15,6 +15,7 @@ from st_xlret.search.finite import Device
 
 _GROUP = 32  # columns of which only the maximum is looked at first
 _LARGEST_INDEX = 2**32 - 1
+_ALL_BUT_SIGN = 2**31 - 1
 
 
 class BestColumns:
@@ -35,7 +36,8 @@ class BestColumns:
 
     def add(self, scores: Tensor, first_column: int = 0, *, first_row: int = 0) -> None:
         """Take a block of scores (rows, columns) into account."""
-        self._columns = max(self._columns, first_column + scores.shape[1])
+        columns = first_column + scores.shape[1]
+        self._columns = max(self._columns, columns)
         keys = self._keys[first_row : first_row + len(scores)]
         _update_top_k(keys, scores, first_column)
 
@@ -58,7 +60,8 @@ def best_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     They are in no order, and of equal scores any may be among them: where neither counts, this
     takes half the time of `BestColumns`.
     """
-    return np.argpartition(scores, -k, axis=1)[:, -k:]
+    columns = np.argpartition(scores, -k, axis=1)
+    return columns[:, -k:]
 
 
 def best_of_groups(scores: NDArray[Any], groups: Sequence[Hashable], k: int) -> list[int]:
@@ -68,7 +71,8 @@ def best_of_groups(scores: NDArray[Any], groups: Sequence[Hashable], k: int) -> 
     """
     chosen: list[int] = []
     seen: set[Hashable] = set()
-    for place in np.argsort(-scores, kind="stable").tolist():
+    best_first = np.argsort(-scores, kind="stable")
+    for place in best_first.tolist():
         if len(chosen) == k:
             break
         if groups[place] not in seen:
@@ -104,29 +108,59 @@ def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
     if not bool(maxima.sum().isfinite()):
         _require_no_overflow(maxima)
     k = keys.shape[1]
-    worst_so_far = _scores_and_indices(keys.amin(dim=1, keepdim=True))[0]
-    better = maxima > worst_so_far
-    most_groups = min(k, int(better.sum(dim=1).max()))
-    if most_groups == 0:
+    if len(keys) == 1 and maxima.shape[1] >= k:
+        columns = _best_columns_of_one(scores, maxima, k)
+        _merge(keys, scores[:, columns], columns + first_column)
         return
-    rows = better.any(dim=1).nonzero()[:, 0]
-    group_numbers = torch.arange(maxima.shape[1], device=scores.device)
-    group_keys = _sortable_keys(maxima[rows], group_numbers)
-    best_group_keys = group_keys.topk(most_groups, sorted=False).values
-    best_groups = _scores_and_indices(best_group_keys)[1]
-
+    rows, best_groups = _best_groups(keys, maxima)
+    if not len(rows):
+        return
     in_group = torch.arange(_GROUP, device=scores.device)
-    columns = (best_groups[:, :, None] * _GROUP + in_group).flatten(1)
-    candidates = groups[rows[:, None], best_groups].flatten(1)
-    candidate_keys = _sortable_keys(candidates, columns + first_column)
-    both = torch.cat([keys[rows], candidate_keys], dim=1)
-    keys[rows] = both.topk(k, sorted=False).values
+    first_of_group = best_groups[:, :, None] * _GROUP
+    columns = (first_of_group + in_group).flatten(1)
+    candidates = groups[rows[:, None], best_groups]
+    kept = keys[rows]
+    _merge(kept, candidates.flatten(1), columns + first_column)
+    keys[rows] = kept
+
+
+def _merge(keys: Tensor, candidates: Tensor, columns: Tensor) -> None:
+    """Keep the best of the keys (n, k) and of candidates (n, m), in place."""
+    new_keys = _sortable_keys(candidates, columns)
+    both = torch.cat([keys, new_keys], dim=1)
+    best = both.topk(keys.shape[1], sorted=False)
+    keys.copy_(best.values)
+
+
+def _best_columns_of_one(scores: Tensor, maxima: Tensor, k: int) -> Tensor:
+    """The columns of a single row that are as high as its k-th group, so that k are at least.
+
+    One query is what a person waits for: this takes a third of the operations.
+    """
+    lowest = maxima.topk(k).values[0, -1]
+    return (scores[0] >= lowest).nonzero()[:, 0]
+
+
+def _best_groups(keys: Tensor, maxima: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows (n,) that have groups above their k-th best so far, and their best groups (n, m)."""
+    worst_keys = keys.amin(dim=1, keepdim=True)
+    worst_so_far, _ = _scores_and_indices(worst_keys)
+    is_better = maxima > worst_so_far
+    most = int(is_better.sum(dim=1).max())
+    rows = is_better.any(dim=1).nonzero()[:, 0]
+    numbers = torch.arange(maxima.shape[1], device=maxima.device)
+    group_keys = _sortable_keys(maxima[rows], numbers)
+    count = min(keys.shape[1], most)
+    best = group_keys.topk(count, sorted=False)
+    _, best_groups = _scores_and_indices(best.values)
+    return rows, best_groups
 
 
 def _group_maxima(scores: Tensor, groups: Tensor) -> Tensor:
-    if scores.stride(0) < scores.stride(1):
-        # Transposed: a reduction into another memory order would be slow.
-        return scores.T.unflatten(0, (-1, _GROUP)).amax(dim=1).T
+    is_transposed = scores.stride(0) < scores.stride(1)
+    if is_transposed:  # a reduction into another memory order would be slow
+        groups = scores.T.unflatten(0, (-1, _GROUP))
+        return groups.amax(dim=1).T
     return groups.amax(dim=2)
 
 
@@ -139,17 +173,26 @@ def _require_no_overflow(scores: Tensor) -> None:
 
 def _sortable_keys(scores: Tensor, indices: Tensor) -> Tensor:
     """Score and index as one int64: larger is a higher score or, among equals, a lower index."""
-    bits = (scores + 0.0).view(torch.int32)  # adding zero turns -0.0 into 0.0
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative floats count their bits downwards
-    lower_index_is_larger = (~indices).to(torch.int32).expand_as(ordered)
-    pairs = torch.stack([lower_index_is_larger, ordered], dim=-1)
+    positive_zeros = scores + 0.0  # -0.0 becomes 0.0
+    high = _as_ordered(positive_zeros.view(torch.int32))
+    low = (~indices).to(torch.int32).expand_as(high)
+    pairs = torch.stack([low, high], dim=-1)
     return pairs.view(torch.int64)[..., 0]
 
 
 def _scores_and_indices(keys: Tensor) -> tuple[Tensor, Tensor]:
-    ordered = (keys >> 32).to(torch.int32)
-    bits = ordered ^ ((ordered >> 31) & 0x7FFFFFFF)
-    return bits.view(torch.float32), ~keys & _LARGEST_INDEX
+    high = (keys >> 32).to(torch.int32)
+    scores = _as_ordered(high).view(torch.float32)
+    return scores, ~keys & _LARGEST_INDEX
+
+
+def _as_ordered(bits: Tensor) -> Tensor:
+    """The bits of floats as whole numbers in their order, and back.
+
+    Negative floats count their bits downwards.
+    """
+    sign = bits >> 31
+    return bits ^ (sign & _ALL_BUT_SIGN)
 
 
 _NOTHING = int(_sortable_keys(torch.tensor(-torch.inf), torch.tensor(_LARGEST_INDEX)))
