@@ -22,7 +22,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import There, WrittenRows, due_rows
 from st_xlret.stores.waiting import answer_within
 
 _MARK = "st_xlret"  # in the metadata of a collection
@@ -106,20 +106,8 @@ class ChromaStore(Store):
         self, mapped: Any, entries: dict[str, Any], vectors: Matrix, rows: WrittenRows
     ) -> None:
         """Write copies of some entries, where others are there or none."""
-        there = self._ask(mapped.get, ids=entries["ids"], include=_COLUMNS)
-        place_of = {name: place for place, name in enumerate(there["ids"])}
-        present = []
-        is_same_beside = []
-        for row, name in enumerate(entries["ids"]):
-            place = place_of.get(name)
-            present.append(None if place is None else there["embeddings"][place])
-            is_same_beside.append(
-                place is not None and _beside(there, place) == _beside(entries, row)
-            )
-        there_vectors = column_vectors(nullable_vector_column(present, self.dimension))
-        due = due_rows(vectors, there_vectors, self.numbers, np.array(is_same_beside, bool))
-        rows.kept += int(due.is_kept.sum())
-        rows.changed += int(due.is_changed.sum())
+        due = due_rows(vectors, self._there(mapped, entries), self.numbers)
+        rows.count(due)
         # A changed one too: `upsert` would keep metadata that are gone.
         removed = list(compress(entries["ids"], due.is_stale | due.is_changed))
         if removed:
@@ -128,6 +116,23 @@ class ChromaStore(Store):
         if is_sent.any():
             copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}
             self._add(mapped, copies, vectors[is_sent])
+
+    def _there(self, mapped: Any, entries: Mapping[str, Any]) -> There:
+        """The copies of some entries."""
+        copies = self._ask(mapped.get, ids=entries["ids"], include=_COLUMNS)
+        place_of = {name: place for place, name in enumerate(copies["ids"])}
+        vectors = []
+        is_same_beside = []
+        for row, name in enumerate(entries["ids"]):
+            if name in place_of:
+                place = place_of[name]
+                vectors.append(copies["embeddings"][place])
+                is_same_beside.append(_beside(copies, place) == _beside(entries, row))
+            else:
+                vectors.append(None)
+                is_same_beside.append(False)
+        column = nullable_vector_column(vectors, self.dimension)
+        return There(column_vectors(column), np.array(is_same_beside, bool))
 
     def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
         ids = copies["ids"]

@@ -13,7 +13,6 @@ from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import (
-    Matrix,
     batch_vectors,
     column_vectors,
     first_vector_length,
@@ -21,7 +20,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import There, WrittenRows, due_rows
 
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
@@ -62,15 +61,15 @@ WITH relations AS (
     SELECT CASE current_setting('session_replication_role')
         WHEN 'replica' THEN '{A,R}'::"char"[] ELSE '{A,O}'::"char"[] END AS modes
 )
-SELECT 'TRIGGER', tgname FROM pg_trigger, fired
+SELECT tgrelid::regclass::text, 'TRIGGER', tgname FROM pg_trigger, fired
 WHERE tgrelid IN (SELECT oid FROM relations) AND NOT tgisinternal AND tgenabled = ANY(modes)
     AND tgtype & 16 <> 0 AND (tgattr::text = '' OR EXISTS (
         SELECT FROM pg_attribute
         WHERE attrelid = tgrelid AND attname = %(column)s AND attnum = ANY(tgattr)))
 UNION
-SELECT 'RULE', rulename FROM pg_rewrite, fired
+SELECT ev_class::regclass::text, 'RULE', rulename FROM pg_rewrite, fired
 WHERE ev_class IN (SELECT oid FROM relations) AND ev_type = '2' AND ev_enabled = ANY(modes)
-ORDER BY 1, 2
+ORDER BY 1, 2, 3
 """
 _ADD_COLUMN = "ALTER TABLE {{table}} ADD {{new}} {kind}"
 _ADD_COMMENT = "COMMENT ON COLUMN {table}.{new} IS {text}"
@@ -237,18 +236,17 @@ class PostgresStore(Store):
 
     def _refuse_triggers(self, into: str) -> None:
         """Refuse a table of which an update does more than what it says."""
-        names = {"table": self.oid, "column": into}
-        found = self._fetch_named(_TRIGGERS, names)
-        if found:
-            table = self.table.as_string(self.connection)
-            ways_out = []
-            for kind, name in found:
-                quoted = self.sql.Identifier(name).as_string(self.connection)
-                ways_out.append(f"ALTER TABLE {table} DISABLE {kind} {quoted}")
+        names = []
+        ways_out = []
+        for table, kind, name in self._fetch_named(_TRIGGERS, {"table": self.oid, "column": into}):
+            quoted = self.sql.Identifier(name).as_string(self.connection)
+            names.append(name)
+            ways_out.append(f"ALTER TABLE {table} DISABLE {kind} {quoted}")
+        if names:
             raise ValueError(
                 f"{self.name}: writing mapped vectors updates every row, which fires "
-                f"{', '.join(name for _, name in found)}: disable it meanwhile "
-                f"({'; '.join(ways_out)}), or map queries alone"
+                f"{', '.join(names)}: disable meanwhile ({'; '.join(ways_out)}), "
+                "or map queries alone"
             )
 
     def _refuse_other_lengths(self) -> None:
@@ -257,12 +255,11 @@ class PostgresStore(Store):
             raise self.wrong_length(key, length)
 
     def _write_rows(
-        self, new: Any, batch: pa.RecordBatch, there: Matrix, written: WrittenRows
+        self, new: Any, batch: pa.RecordBatch, there: There, written: WrittenRows
     ) -> None:
         """Write mapped vectors where others are there or none; null where there should be none."""
         due = due_rows(batch_vectors(batch), there, self.numbers)
-        written.kept += int(due.is_kept.sum())
-        written.changed += int(due.is_changed.sum())
+        written.count(due)
         is_written = due.is_new | due.is_changed | due.is_stale
         if is_written.any():
             written.gone += self._update_column(new, batch.filter(pa.array(is_written)))
@@ -319,7 +316,7 @@ class PostgresStore(Store):
             column = self.vector_column(keys, [_numbers_of(vector) for vector in vectors])
             there = self.vector_column(keys, [_numbers_of(vector) for vector in mapped])
             batch = make_batch(keys, column, dict(zip(beside, others, strict=True)))
-            yield _Rows(batch, column_vectors(there))
+            yield _Rows(batch, There(column_vectors(there)))
             names["last"] = self.sql.Literal(keys[-1])
             condition = f"{{key}} > {{last}}::{self.key_type}"
 
@@ -382,10 +379,10 @@ class PostgresStore(Store):
 
 
 class _Rows(NamedTuple):
-    """Rows of the table, and the vectors (n, d) in a new column, NaN for none."""
+    """Rows of the table, and what is there of them in a new column."""
 
     batch: pa.RecordBatch
-    there: Matrix
+    there: There
 
 
 def _as_kept(name: str) -> str:

@@ -3,11 +3,10 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from st_xlret.languages import find_fields
 from st_xlret.optional import import_optional
@@ -22,7 +21,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import There, WrittenRows, due_rows
 
 _MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
 _NUMBERS = 250_000  # in a request
@@ -125,13 +124,11 @@ class QdrantStore(Store):
         self, target: "_Target", records: Sequence[Any], mapped: Matrix, rows: WrittenRows
     ) -> None:
         """Write the mapped vectors of some records, where others are there or none."""
-        there = target.there(records)
         compared = mapped
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
-        due = due_rows(compared, there.vectors, self.numbers, there.is_same_beside)
-        rows.kept += int(due.is_kept.sum())
-        rows.changed += int(due.is_changed.sum())
+        due = due_rows(compared, target.there(records), self.numbers)
+        rows.count(due)
         target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
         if places:
@@ -183,16 +180,6 @@ def _dense_vectors(parameters: Any) -> dict[str, Any]:
     return dense
 
 
-class _There(NamedTuple):
-    """What is there of some points: mapped vectors, (n, d), NaN for none.
-
-    Of a copy, also whether the rest of the point is the same, (n,).
-    """
-
-    vectors: Matrix
-    is_same_beside: NDArray[np.bool_]
-
-
 class _Target(ABC):
     """Where mapped vectors go."""
 
@@ -207,7 +194,7 @@ class _Target(ABC):
         """Make the place, if it is not there; refuse it if it bears another mark."""
 
     @abstractmethod
-    def there(self, records: Sequence[Any]) -> _There:
+    def there(self, records: Sequence[Any]) -> There:
         """What is there of some records."""
 
     @abstractmethod
@@ -261,10 +248,10 @@ class _NewVector(_Target):
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
-    def there(self, records: Sequence[Any]) -> _There:
+    def there(self, records: Sequence[Any]) -> There:
         """The vectors of the same points."""
         vectors = [_vector_of(record, self.into) for record in records]
-        return _There(self._nullable(vectors), np.ones(len(vectors), bool))
+        return There(self._nullable(vectors))
 
     def remove(self, ids: list[Any]) -> None:
         """Remove the vector from its points."""
@@ -327,7 +314,7 @@ class _NewCollection(_Target):
         for field, index in self.store.info.payload_schema.items():
             client.create_payload_index(self.into, field, index.params or index.data_type)
 
-    def there(self, records: Sequence[Any]) -> _There:
+    def there(self, records: Sequence[Any]) -> There:
         """The copies of the points."""
         ids = [record.id for record in records]
         copies = self.client.retrieve(self.into, ids, with_payload=True, with_vectors=True)
@@ -338,7 +325,7 @@ class _NewCollection(_Target):
             copy = copy_of.get(record.id)
             vectors.append(None if copy is None else _vector_of(copy, ""))
             is_same_beside.append(copy is not None and _beside(copy) == _beside(record))
-        return _There(self._nullable(vectors), np.array(is_same_beside, bool))
+        return There(self._nullable(vectors), np.array(is_same_beside, bool))
 
     def remove(self, ids: list[Any]) -> None:
         """Remove the copies of the points."""

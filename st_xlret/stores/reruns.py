@@ -27,6 +27,23 @@ class WrittenRows:
     kept: int = 0
     changed: int = 0
 
+    def count(self, due: "Due") -> None:
+        """Count the rows of a batch that had a mapped vector before."""
+        self.kept += int(due.is_kept.sum())
+        self.changed += int(due.is_changed.sum())
+
+
+class There(NamedTuple):
+    """What is there of the rows of a batch.
+
+    Attributes:
+        vectors: Mapped vectors, (n, d), NaN for none.
+        is_same_beside: Of a copy, whether what stands beside the vector is the same, (n,).
+    """
+
+    vectors: Matrix
+    is_same_beside: NDArray[np.bool_] | bool = True
+
 
 class Due(NamedTuple):
     """What is to be done with the rows of a batch, (n,) each.
@@ -44,19 +61,14 @@ class Due(NamedTuple):
     is_stale: NDArray[np.bool_]
 
 
-def due_rows(
-    mapped: Matrix, there: Matrix, numbers: Any, is_same_beside: NDArray[np.bool_] | bool = True
-) -> Due:
-    """Compare mapped vectors with those that are there, of a type of numbers; NaN for none.
-
-    Of a copy, `is_same_beside` says whether what stands beside the vectors is the same.
-    """
+def due_rows(mapped: Matrix, there: There, numbers: Any) -> Due:
+    """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers."""
     has_vector = ~np.isnan(mapped[:, 0])
-    is_there = ~np.isnan(there[:, 0])
+    is_there = ~np.isnan(there.vectors[:, 0])
     tolerance = max(_LEAST_TOLERANCE, 2 * float(np.finfo(numbers).eps))
     largest = np.abs(mapped).max(axis=1)
-    is_close = np.abs(mapped - there).max(axis=1) <= tolerance * largest
-    is_same = is_close & is_same_beside
+    difference = np.abs(mapped - there.vectors).max(axis=1)
+    is_same = (difference <= tolerance * largest) & there.is_same_beside
     return Due(
         is_new=has_vector & ~is_there,
         is_changed=has_vector & is_there & ~is_same,

@@ -161,7 +161,7 @@ def test_no_trigger_of_the_user_is_fired(
     kind = command.split()[1]
     with open_store(address) as store:
         if is_refused:
-            with pytest.raises(ValueError, match=f'ALTER TABLE "docs" DISABLE {kind} "t"'):
+            with pytest.raises(ValueError, match=f'ALTER TABLE docs DISABLE {kind} "t"'):
                 apply_calibration(CALIBRATION, store, "mapped")
             assert "mapped" not in str(sql("SELECT * FROM docs").description)
             sql(f"ALTER TABLE docs DISABLE {kind} t")
