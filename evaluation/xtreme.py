@@ -31,7 +31,7 @@ from st_xlret.data.sources import find_file
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import check_output_file, write_json, write_text
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS, resolve_precision
 

@@ -1,62 +1,81 @@
 """Marks of outputs: a program replaces what bears its own mark, and nothing else.
 
-Beside a file that may be replaced stands its mark, a hidden JSON file that says who wrote it and
-what it held then. A folder has its mark inside: the names and sizes of its files. What somebody has
-changed since is theirs.
+Beside a file that may be replaced stands its mark, a hidden JSON file that says who wrote it, and
+the digest of what it held then. A folder has its mark inside, with the digests of its files. What
+somebody has changed since is theirs.
 """
 
 import json
-from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 FOLDER_MARK = ".st-xlret.json"
+
+Digests: TypeAlias = dict[str, str]
+
 _BLOCK = 2**20
 
 
 def mark_file(file: Path, writer: str, content: Path) -> None:
     """Say that `writer` wrote what is in `content` to `file`."""
-    _write(_mark_of_file(file), {"written_by": writer, "sha256": _digest(content)})
+    _write_mark(_mark_of_file(file), writer, {file.name: _digest(content)})
 
 
 def is_marked(file: Path, writer: str) -> bool:
     """Whether `writer` wrote this file, and nobody has changed it since."""
-    mark = _read(_mark_of_file(file))
-    return mark.get("written_by") == writer and mark.get("sha256") == _digest(file)
+    marked = read_mark(_mark_of_file(file), writer)
+    return file.name in marked and marked[file.name] == _digest(file)
 
 
 def mark_folder(folder: Path) -> None:
     """Say that all files of a folder are ours."""
-    _write(folder / FOLDER_MARK, {"written_by": "st-xlret", "files": _sizes_in(folder)})
+    _write_mark(folder / FOLDER_MARK, "st-xlret", _digests_in(folder))
 
 
 def find_unmarked(folder: Path) -> str | None:
     """Why a folder is not ours, in words: it has no mark, or a file that the mark does not name."""
-    sizes = _read(folder / FOLDER_MARK).get("files")
-    if not isinstance(sizes, dict):
+    marked = read_mark(folder / FOLDER_MARK)
+    if not marked:
         return f"it has no {FOLDER_MARK}, which names the files of a model or map that we wrote"
-    for name, size in _sizes_in(folder).items():
-        if name not in sizes:
+    for name, digest in _digests_in(folder).items():
+        if name not in marked:
             return f"it also holds {name}"
-        if sizes[name] != size:
+        if marked[name] != digest:
             return f"{name} was changed"
     return None
+
+
+def read_mark(mark: Path, writer: str = "st-xlret") -> Digests:
+    """What a writer wrote: the digest of each file by its name. Nothing where there is no mark."""
+    try:
+        content = json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(content, dict) or content.get("written_by") != writer:
+        return {}
+    files = content.get("files")
+    return files if isinstance(files, dict) else {}
+
+
+def is_same(file: Path, digest: str | None) -> bool:
+    """Whether a file still holds what it held when this was its digest."""
+    return _digest(file) == digest
 
 
 def _mark_of_file(file: Path) -> Path:
     return file.with_name(f".{file.name}.st-xlret")
 
 
-def _sizes_in(folder: Path) -> dict[str, int]:
-    """The size of each file and link below a folder, but for its mark, by its name."""
-    sizes = {}
+def _digests_in(folder: Path) -> Digests:
+    """The digest of each file below a folder, but for its mark, by its name."""
+    digests = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        is_file = path.is_symlink() or not path.is_dir()
-        if is_file and name != FOLDER_MARK:
-            sizes[name] = path.lstat().st_size
-    return sizes
+        is_folder = path.is_dir() and not path.is_symlink()
+        if not is_folder and name != FOLDER_MARK:
+            digests[name] = _digest(path) if path.is_file() else "no file"
+    return digests
 
 
 def _digest(file: Path) -> str:
@@ -67,14 +86,6 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(mark: Path) -> Mapping[str, Any]:
-    try:
-        content = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none, or none of ours
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _write(mark: Path, content: Mapping[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False)
+def _write_mark(mark: Path, writer: str, files: Digests) -> None:
+    text = json.dumps({"written_by": writer, "files": files}, indent=2, ensure_ascii=False)
     mark.write_text(f"{text}\n", encoding="utf-8")

@@ -4,10 +4,21 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+# With a release on PyPI, it is 'pip install "st-xlret[{extra}]"'.
+_INSTALL = 'pip install ".[{extra}]" in a clone of st-xlret'
+
 
 def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
-    """Import a module, such as `"icu4py.breakers"`; an `ImportError` names the extra of this package that has it."""
+    """Import a module, such as `"icu4py.breakers"`.
+
+    An `ImportError` names the extra of this package that has it.
+    """
     library = name.partition(".")[0]
     if find_spec(library) is None:
-        raise ImportError(f'{library} is needed for {needed_for}: pip install "st-xlret[{extra}]"')
+        raise ImportError(f"{library} is needed for {needed_for}: {how_to_install(extra)}")
     return import_module(name)
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra of this package."""
+    return _INSTALL.format(extra=extra)

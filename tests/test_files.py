@@ -23,8 +23,8 @@ from st_xlret.files import (
     write_text,
 )
 from st_xlret.hub.card import CrossLingualCardData
+from st_xlret.hub.portable import write_model
 from st_xlret.marks import FOLDER_MARK
-from st_xlret.portable import write_model
 
 OURS = "scores"
 

@@ -28,7 +28,7 @@ MORE = {
     "calibration": ["VectorCalibration", "encode"],
     "columns": ["columns.Layout", "columns.Declared", "columns.rename"],
     "evaluation": ["encoding.cut_at_layer"],
-    "hub": ["export", "save_portable", "hub.export.check_finite", "hub.card.set_card_data"],
+    "hub": ["export", "save_portable", "hub.loading.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
 

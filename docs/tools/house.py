@@ -10,8 +10,7 @@ ROOMS = [
     ("training", "CrossLingualTrainer and its arguments; state of losses; what scripts share"),
     ("stores", "stored vectors: three methods on Arrow batches, a file each"),
     ("calibration", "steps, rotation, one class in thin factors, bias, choice"),
-    ("portable", "the folder that older hosts and engines read"),
-    ("hub", "export to the host's modules, model cards, push"),
+    ("hub", "models as others use them: export, portable folders, cards, push"),
     ("evaluation", "one file per benchmark; retrieval of pools; tables; mteb tasks"),
     ("losses", "one file per loss: equation + modules; says which columns it reads"),
     ("batches", "windows, blocks, rows; the collator"),
@@ -21,7 +20,22 @@ ROOMS = [
     ("modules", "heads, memory bank, document encoder, calibration layer, encoders"),
     ("functional", "the papers' equations on tensors; imports PyTorch only"),
 ]
-FOUNDATION = "languages, precision, options, files, optional: one file each"
+# One file each; a file imports only those to its right.
+FOUNDATION = [
+    "languages",
+    "columns",
+    "precision",
+    "options",
+    "option_files",
+    "plots",
+    "tables",
+    "citations",
+    "files",
+    "folders",
+    "marks",
+    "secrets",
+    "optional",
+]
 OUTSIDE = [
     ("training_scripts", "recipes, demo, studies"),
     ("evaluation/run.py", "from a checkout"),
@@ -81,7 +95,7 @@ def house() -> str:
     """The picture of the house as SVG."""
     parts = [*roof(), *rooms(), *foundation(), *arrow(), *outside()]
     title = "The rooms of st_xlret: a room imports only rooms below it"
-    return svg(RIGHT + 60 + SIDE + 20, BOTTOM + 60, title, parts)
+    return svg(RIGHT + 60 + SIDE + 20, BOTTOM + 80, title, parts)
 
 
 def roof() -> list[str]:
@@ -108,9 +122,13 @@ def rooms() -> list[str]:
 
 def foundation() -> list[str]:
     """What all rooms stand on."""
+    middle = (LEFT + RIGHT) / 2
+    first_line = ", ".join(FOUNDATION[:7])
+    second_line = ", ".join(FOUNDATION[7:])
     return [
-        box(LEFT - 12, BOTTOM, WIDTH + 24, 34, STONE),
-        text((LEFT + RIGHT) / 2, BOTTOM + 22, FOUNDATION, text_anchor="middle"),
+        box(LEFT - 12, BOTTOM, WIDTH + 24, 54, STONE),
+        text(middle, BOTTOM + 22, f"{first_line},", text_anchor="middle"),
+        text(middle, BOTTOM + 42, f"{second_line}: one file each", text_anchor="middle"),
     ]
 
 

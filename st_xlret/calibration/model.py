@@ -30,7 +30,9 @@ from st_xlret.calibration.sampling import (
 from st_xlret.calibration.vectors import VectorCalibration
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import set_card_data
-from st_xlret.hub.export import check_routes, export, load_model, pooled_rows
+from st_xlret.hub.export import check_routes, export
+from st_xlret.hub.lengths import pooled_rows
+from st_xlret.hub.loading import load_model
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role

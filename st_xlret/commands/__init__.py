@@ -3,7 +3,8 @@
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 
 COMMANDS = {
@@ -14,20 +15,26 @@ COMMANDS = {
     "index": "Encode documents of many languages, to search them.",
     "search": "Search an index by a query in any language.",
     "mine": "Mine parallel sentences from two collections of texts.",
-    "export": "Write a plain model: adapters merged, a calibration built in, weights in half the size.",
+    "export": (
+        "Write a plain model: adapters merged, a calibration built in, weights in half the size."
+    ),
     "train": "Run a training script; without a name, list the scripts and their recipes.",
 }
 """Name of each command and what it does: `main` of the module of its name."""
 
+# NumPy's threads always wait actively; `search` has large products for them.
+_WITH_ONE_NUMPY_THREAD = ("calibrate", "report")
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command that the first argument names; one that fails is a `SystemExit` with a line that says why."""
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    """Run the command that the first argument names.
+
+    One that fails is a `SystemExit` with a line that says why.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    name, *rest = given or ["--help"]
     if name in ("-h", "--help"):
-        width = max(map(len, COMMANDS))
-        print("usage: st-xlret COMMAND [OPTIONS]\n\ncommands:")
-        print("\n".join(f"  {command:{width}}  {purpose}" for command, purpose in COMMANDS.items()))
-        print("\nst-xlret COMMAND --help shows the options of a command.")
+        _print_commands()
     elif name == "--version":
         from st_xlret import __version__
 
@@ -36,39 +43,66 @@ def main(arguments: Sequence[str] | None = None) -> None:
         run_command(name, rest, prog=f"st-xlret {name}")
 
 
+def _print_commands() -> None:
+    width = max(len(command) for command in COMMANDS)
+    print("usage: st-xlret COMMAND [OPTIONS]\n\ncommands:")
+    for command, purpose in COMMANDS.items():
+        print(f"  {command:{width}}  {purpose}")
+    print("\nst-xlret COMMAND --help shows the options of a command.")
+
+
 def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
-    """Run one of `COMMANDS`, and turn its errors and Ctrl+C into a `SystemExit` with one line."""
+    """Run one of `COMMANDS`; its errors and Ctrl+C become a `SystemExit` with one line."""
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
-    # PyTorch reads this on import. Beside other programs, threads that wait actively take four times as much time.
+    # PyTorch reads this on import. Beside other programs, threads that wait actively take four
+    # times as much time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if name in (
-        "calibrate",
-        "report",
-    ):  # NumPy's threads always wait actively; `search` has large products for them
+    if name in _WITH_ONE_NUMPY_THREAD:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from st_xlret.commands.streams import prepare_streams
     from st_xlret.secrets import without_secrets
 
     prepare_streams()
-    shown = warnings.formatwarning
-    warnings.formatwarning = lambda message, *_: f"warning: {without_secrets(str(message))}\n"  # type: ignore[assignment]
     try:
-        import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
+        with _warnings_in_a_line():
+            import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show warnings without the place in the code, and without secrets."""
+    from st_xlret.secrets import without_secrets
+
+    def in_a_line(message: Warning | str, *_: object, **__: object) -> str:
+        return f"warning: {without_secrets(str(message))}\n"
+
+    before = warnings.formatwarning
+    warnings.formatwarning = in_a_line
+    try:
+        yield
     finally:
-        warnings.formatwarning = shown
+        warnings.formatwarning = before
 
 
 def check_options(
     options: object, *needed: str, unread: Sequence[str] = (), where: str = ""
 ) -> None:
-    """Refuse, by a `ValueError`, a command without an option that it needs, or with one that it would not read."""
+    """Refuse a command without an option that it needs, or with one that it would not read.
+
+    That is a `ValueError`.
+    """
     missing = [name for name in needed if not getattr(options, name)]
-    for names, problem in ((missing, "missing"), (unread, f"not read {where}")):
-        if names:
-            words = " and ".join(f"--{name}" for name in names)
-            raise ValueError(f"{words} {'is' if len(names) == 1 else 'are'} {problem}")
+    if missing:
+        raise ValueError(f"{_options_are(missing)} missing")
+    if unread:
+        raise ValueError(f"{_options_are(unread)} not read {where}")
+
+
+def _options_are(names: Sequence[str]) -> str:
+    words = " and ".join(f"--{name}" for name in names)
+    return f"{words} is" if len(names) == 1 else f"{words} are"

@@ -27,8 +27,8 @@ import st_xlret
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
 from st_xlret.commands.sources import SampleArguments, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
+from st_xlret.hub.portable import save_portable
 from st_xlret.options import option
-from st_xlret.portable import save_portable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -171,7 +171,7 @@ def _names_prompts(texts: SampleArguments, model: SentenceTransformer) -> bool:
 
 
 def _print_result(calibrated: SentenceTransformer, comparison: Comparison, output: str) -> None:
-    from st_xlret.hub.card import encoding_calls
+    from st_xlret.hub.usage import encoding_calls
 
     print(
         f"\n{comparison}\n\nThe calibrated model is in {output}, for Sentence Transformers alone:\n"

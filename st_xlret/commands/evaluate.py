@@ -141,7 +141,7 @@ def _given(options: Arguments) -> list[str]:
 
 def _evaluate_model(options: Arguments) -> None:
     from st_xlret.evaluation import evaluator_class, result_report
-    from st_xlret.hub.export import load_model
+    from st_xlret.hub.loading import load_model
 
     kind = evaluator_class(options.benchmark)
     name = options.model or ""

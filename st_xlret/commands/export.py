@@ -4,17 +4,27 @@ r"""Write a plain model: Sentence Transformers alone loads it, without st-xlret 
     st-xlret export runs/ccp/model --calibration runs/map --output runs/calibrated
     st-xlret export runs/calibrated --dtype bfloat16 --output runs/small --push_to_hub me/small
 
-Adapters of LoRA are merged into the weights, a saved calibration becomes layers of Sentence Transformers, and what only
-training needs (losses, optimizer, memory banks) is left out. A module that would need code from elsewhere is an error.
+Adapters of LoRA are merged into the weights, a saved calibration becomes layers of Sentence
+Transformers, and what only training needs (losses, optimizer, memory banks) is left out. A module
+that would need code from elsewhere is an error.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from st_xlret.commands import check_options
 from st_xlret.files import check_output_directory
+from st_xlret.hub.portable import write_model
 from st_xlret.options import name_leading_words, option, parse
-from st_xlret.portable import write_model
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from st_xlret.calibration import VectorCalibration
 
 _DTYPES = ["auto", "float32", "bfloat16", "float16"]
 
@@ -53,52 +63,94 @@ class Arguments:
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
     """Run the command `export`."""
-    (options,) = parse(
-        [Arguments], name_leading_words(arguments, "model"), description=__doc__, prog=prog
-    )
+    words = name_leading_words(arguments, "model")
+    (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "output")
-    import torch
-    from sentence_transformers.base.modules import Normalize
-
-    from st_xlret.calibration import VectorCalibration
-    from st_xlret.calibration.model import weak_language_phrases
-    from st_xlret.calibration.sampling import sample_texts
     from st_xlret.hub.card import check_license, set_card_data
-    from st_xlret.hub.export import Repository, export, load_model, pooled_rows
+    from st_xlret.hub.repository import Repository
 
     check_license(options.license)
     target = check_output_directory(
         options.output, options.overwrite, inputs=[options.model, options.calibration]
     )
-    place = {name: getattr(options, name) for name in ("revision", "create_pr", "overwrite")}
-    repository = options.push_to_hub and Repository(
-        options.push_to_hub, private=options.private or None, **place
-    )
-    calibration = VectorCalibration.load(options.calibration) if options.calibration else None
-    options.model = options.model or (calibration.model if calibration else None)
-    check_options(options, "model")
-    model, maps = load_model(options.model, "cpu"), {}
-    if calibration:
-        if calibration.normalize and not isinstance(
-            model[-1], Normalize
-        ):  # it was fitted on vectors of unit length
-            model.append(Normalize())
-        maps["calibration"] = calibration.layer("document")
-        maps["query_calibration"] = (
-            calibration.layer("query") if calibration.query is not None else None
+    repository = None
+    if options.push_to_hub:
+        repository = Repository(
+            options.push_to_hub,
+            private=options.private or None,
+            revision=options.revision,
+            create_pr=options.create_pr,
+            overwrite=options.overwrite,
         )
-        drawn = {code: [*part, " ".join(part)] for code, part in weak_language_phrases().items()}
-        if options.documents:
-            sample = sample_texts(options.documents, texts_per_language=100)
-            drawn = {code: part.texts for code, part in sample.items()}
-        maps["pooled"] = pooled_rows(model, [text for part in drawn.values() for text in part])
-    plain = export(model, **maps, default_language=options.default_language)
-    if options.dtype != "auto":
-        plain.to(getattr(torch, options.dtype))
+
+    plain = _plain_model(options)
     set_card_data(plain, license=options.license)
     plain.model_card_data.model_id = repository.repo_id if repository else None
     write_model(plain, target, overwrite=options.overwrite)
-    size = sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
-    print(f"{target}: {size / 1e6:,.0f} MB")
+    print(f"{target}: {_megabytes(target):,.0f} MB")
     if repository:
         print(repository.upload(target))
+
+
+def _plain_model(options: Arguments) -> SentenceTransformer:
+    """The model of built-in modules, with its calibration, in the number format that is asked for."""
+    import torch
+
+    from st_xlret.calibration import VectorCalibration
+    from st_xlret.hub.export import export
+    from st_xlret.hub.loading import load_model
+
+    if options.calibration is None:
+        check_options(options, "model")
+        model = load_model(options.model, "cpu")
+        plain = export(model, default_language=options.default_language)
+    else:
+        calibration = VectorCalibration.load(options.calibration)
+        options.model = options.model or calibration.model or ""
+        check_options(options, "model")
+        model = load_model(options.model, "cpu")
+        plain = _calibrated(model, calibration, options)
+    if options.dtype != "auto":
+        plain.to(getattr(torch, options.dtype))
+    return plain
+
+
+def _calibrated(
+    model: SentenceTransformer, calibration: VectorCalibration, options: Arguments
+) -> SentenceTransformer:
+    from sentence_transformers.base.modules import Normalize
+
+    from st_xlret.hub.export import export
+    from st_xlret.hub.lengths import pooled_rows
+
+    # It was fitted on vectors of unit length.
+    if calibration.normalize and not isinstance(model[-1], Normalize):
+        model.append(Normalize())
+    has_query_maps = calibration.query is not None
+    return export(
+        model,
+        calibration.layer("document"),
+        query_calibration=calibration.layer("query") if has_query_maps else None,
+        default_language=options.default_language,
+        pooled=pooled_rows(model, _texts_to_measure(options.documents)),
+    )
+
+
+def _texts_to_measure(documents: list[str]) -> list[str]:
+    """Texts of the user, or phrases in many languages, each alone and all of a language as one."""
+    from st_xlret.calibration.model import weak_language_phrases
+    from st_xlret.calibration.sampling import sample_texts
+
+    texts: list[str] = []
+    if documents:
+        for sample in sample_texts(documents, texts_per_language=100).values():
+            texts.extend(sample.texts)
+    else:
+        for phrases in weak_language_phrases().values():
+            texts.extend([*phrases, " ".join(phrases)])
+    return texts
+
+
+def _megabytes(folder: Path) -> float:
+    sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+    return sum(sizes) / 1e6

@@ -128,7 +128,7 @@ class _Index:
 
     def __init__(self, file: Path, options: Arguments, work: Path) -> None:
         from st_xlret.encoding import task_languages
-        from st_xlret.hub.export import load_model
+        from st_xlret.hub.loading import load_model
 
         self.count = 0
         self.languages: set[str] = set()

@@ -94,7 +94,7 @@ def _distinct_texts(source: str) -> list[str]:
 def _mine(
     sources: Sequence[str], targets: Sequence[str], options: Arguments, work: Path
 ) -> MinedPairs:
-    from st_xlret.hub.export import load_model
+    from st_xlret.hub.loading import load_model
     from st_xlret.search import mine_pairs
 
     model = load_model(options.model, options.device)

@@ -135,7 +135,7 @@ class SearchPool:
         self, address: str, options: Arguments, map: str | None = None, *, compared: bool = False
     ) -> None:
         from st_xlret import VectorCalibration
-        from st_xlret.hub.export import load_model
+        from st_xlret.hub.loading import load_model
         from st_xlret.stores import open_store
 
         self.options = options

@@ -85,7 +85,7 @@ class SampleArguments(EncoderArguments):
         """The model, with the prompts that are named, or its own."""
         from st_xlret.calibration.embedding import RoleEncoder
         from st_xlret.encoding import role_prompt
-        from st_xlret.hub.export import load_model
+        from st_xlret.hub.loading import load_model
 
         model = load_model(self.model or "", self.device)
         prompts: dict[Role, str] = {

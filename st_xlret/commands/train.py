@@ -1,56 +1,75 @@
 r"""Run a training script, or list the scripts with their recipes (files of options).
 
-st-xlret train                                      lists scripts and recipes, and where they are to read and copy
-st-xlret train ccp --help                           shows the options of a script
+st-xlret train                      lists scripts and recipes, and where they are to read and copy
+st-xlret train ccp --help           shows the options of a script
 st-xlret train ccp ccp.yaml --documents documents/ --output_dir runs/ccp
 """
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import st_xlret
+from st_xlret.options import program_name
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
-    """Run a script by its name, `ml-ctl` for `train_ml_ctl.py`, or list all. A recipe is found by its file's name."""
-    package = Path(st_xlret.__file__).parent
-    folders = (
-        package / "training_scripts",
-        package.parent / "training_scripts",
-    )  # the latter in a checkout
-    folder = next(filter(Path.is_dir, folders))
-    scripts = {file.stem[6:].replace("_", "-"): file for file in sorted(folder.glob("train_*.py"))}
+    """Run a script by its name, `ml-ctl` for `train_ml_ctl.py`, or list all.
+
+    A recipe is found by its file's name.
+    """
+    folder = _folder_of_scripts()
+    files = sorted(folder.glob("train_*.py"))
+    scripts = {file.stem.removeprefix("train_").replace("_", "-"): file for file in files}
     recipes = sorted((folder / "recipes").glob("*.yaml"))
-    if arguments and arguments[0] not in (*scripts, "-h", "--help"):
-        sys.exit(
-            f"error: there is no training script {arguments[0]!r}; there are: {', '.join(scripts)}"
-        )
-    if not arguments or arguments[0] not in scripts:
-        lines = [f"{name:22}{_first_line(file)}" for name, file in scripts.items()]
-        lines += ["", "recipes:", *(f"{file.name:28}{_first_line(file)}" for file in recipes)]
-        return print(
-            "\n".join(
-                [
-                    str(__doc__),
-                    *lines,
-                    "",
-                    f"They are in {folder}: read them, copy them, change them.",
-                ]
-            )
-        )
-    here = {file.name: str(file) for file in recipes if not Path(file.name).is_file()}
-    file = scripts[arguments[0]]
+    name, *words = arguments or ["--help"]
+    if name in ("-h", "--help"):
+        print(_list_of(scripts, recipes, folder))
+        return
+    if name not in scripts:
+        sys.exit(f"error: there is no training script {name!r}; there are: {', '.join(scripts)}")
+    module = _load_module(scripts[name])
+
+    from st_xlret.training.run import run_script
+
+    with program_name(f"{prog} {name}"):
+        run_script(lambda: module.main(_with_recipes(words, recipes)))
+
+
+def _folder_of_scripts() -> Path:
+    """The scripts in the installed package, or those of a checkout."""
+    package = Path(st_xlret.__file__).parent
+    installed = package / "training_scripts"
+    return installed if installed.is_dir() else package.parent / "training_scripts"
+
+
+def _list_of(scripts: Mapping[str, Path], recipes: Sequence[Path], folder: Path) -> str:
+    """What there is, in lines."""
+    lines = [str(__doc__)]
+    for name, file in scripts.items():
+        lines.append(f"{name:22}{_first_line(file)}")
+    lines += ["", "recipes:"]
+    for file in recipes:
+        lines.append(f"{file.name:28}{_first_line(file)}")
+    lines += ["", f"They are in {folder}: read them, copy them, change them."]
+    return "\n".join(lines)
+
+
+def _load_module(file: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[file.stem] = module  # dataclasses look their types up here
     spec.loader.exec_module(module)
+    return module
 
-    from st_xlret.training.run import run_script
 
-    run_script(lambda: module.main([here.get(word, word) for word in arguments[1:]]))
+def _with_recipes(words: Sequence[str], recipes: Sequence[Path]) -> list[str]:
+    """The words with recipes in the place of their names; a file of the user's comes first."""
+    shipped = {file.name: str(file) for file in recipes if not Path(file.name).is_file()}
+    return [shipped.get(word, word) for word in words]
 
 
 def _first_line(file: Path) -> str:

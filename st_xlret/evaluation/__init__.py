@@ -9,15 +9,15 @@ import importlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.evaluation.evaluators import _EVALUATORS
-from st_xlret.evaluation.evaluators import _MODULES as _MODULES_OF_EVALUATORS
+from st_xlret.evaluators import _EVALUATORS
+from st_xlret.evaluators import _MODULES as _MODULES_OF_EVALUATORS
 
 if TYPE_CHECKING:
     from st_xlret.evaluation.base import BenchmarkEvaluator as BenchmarkEvaluator
     from st_xlret.evaluation.base import BenchmarkResult as BenchmarkResult
     from st_xlret.evaluation.base import macro_average as macro_average
     from st_xlret.evaluation.by_language import language_metrics as language_metrics
-    from st_xlret.evaluation.evaluators import *  # noqa: F403
+    from st_xlret.evaluators import *  # noqa: F403
     from st_xlret.evaluation.lareqa import read_lareqa as read_lareqa
     from st_xlret.evaluation.metrics import map_at_k as map_at_k
     from st_xlret.evaluation.metrics import mrr_at_k as mrr_at_k

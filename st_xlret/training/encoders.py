@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.rows import rows_by_value
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.losses.lm_head import NoHeadError
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder

@@ -24,8 +24,8 @@ from transformers import (
 from st_xlret import __version__
 from st_xlret.files import atomic_file, write_json
 from st_xlret.hub.card import set_card_data
-from st_xlret.hub.export import Repository
-from st_xlret.portable import write_model
+from st_xlret.hub.portable import write_model
+from st_xlret.hub.repository import Repository
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint

@@ -24,7 +24,8 @@ from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.columns import Role
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import ensure_card_data
-from st_xlret.hub.export import check_finite, ensure_repository
+from st_xlret.hub.loading import check_finite
+from st_xlret.hub.repository import ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
 from st_xlret.modules.adapters import has_adapters

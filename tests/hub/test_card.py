@@ -15,8 +15,10 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from st_xlret import save_portable
-from st_xlret.hub.card import _STEPS, LICENSES, set_card_data
-from st_xlret.hub.export import export, load_model
+from st_xlret.hub.card import set_card_data
+from st_xlret.hub.export import export
+from st_xlret.hub.loading import load_model
+from st_xlret.hub.texts import LICENSES, STEPS
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 from tests.conftest import REPOSITORY
@@ -138,7 +140,7 @@ def test_the_card_of_a_calibrated_model(
     set_card_data(model, languages=languages)
     written = card(model, tmp_path / "model")
     assert all(f"- `{step}` " in written.text for step in steps)
-    assert written.text.count("@inproceedings") == 1 + len({_STEPS[step][1] for step in steps})
+    assert written.text.count("@inproceedings") == 1 + len({STEPS[step].paper for step in steps})
     # The example of usage runs. Of codes, the Hub's metadata takes the language only.
     (code,) = (block.code for block in python_blocks(written.text))
     assert ('task="query_en", prompt_name="query"' in code) == (has_queries and bool(languages))

@@ -11,7 +11,8 @@ from sentence_transformers.base.modules import Normalize
 from torch import nn
 
 from st_xlret.calibration import fit_calibration
-from st_xlret.hub.export import export, load_model
+from st_xlret.hub.export import export
+from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 

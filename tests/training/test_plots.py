@@ -57,4 +57,4 @@ def test_without_matplotlib_the_extra_is_named(
     assert plots.plot_training(HISTORY, tmp_path / "none.png") is None
     assert os.listdir(tmp_path) == []
     assert "none.png" in caplog.text
-    assert "st-xlret[plots]" in caplog.text
+    assert "[plots]" in caplog.text

@@ -39,10 +39,11 @@ from st_xlret.encoding import role_prompt
 from st_xlret.evaluation import RetrievalData, texts_table
 from st_xlret.files import check_output_directory, write_json
 from st_xlret.hub.card import ensure_card_data, set_card_data
-from st_xlret.hub.export import load_model, pooled_rows
+from st_xlret.hub.lengths import pooled_rows
+from st_xlret.hub.loading import load_model
+from st_xlret.hub.portable import write_model
 from st_xlret.options import option, parse
 from st_xlret.plots import new_figure, save_figure
-from st_xlret.portable import write_model
 from st_xlret.search import top_k, unit_rows
 from st_xlret.tables import markdown_table
 from st_xlret.training.run import run_script

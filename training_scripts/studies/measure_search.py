@@ -37,7 +37,7 @@ from st_xlret.evaluation.retrieval import ranking_of, score_ranking
 from st_xlret.evaluation.tatoeba import retrieval_accuracy
 from st_xlret.evaluation.tatoeba_files import load_tatoeba
 from st_xlret.files import check_output_file, write_json
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.search import unit_rows

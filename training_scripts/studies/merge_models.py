@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
+from st_xlret.hub.portable import write_model
 from st_xlret.options import option, parse
-from st_xlret.portable import write_model
 
 
 @dataclass

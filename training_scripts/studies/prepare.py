@@ -36,7 +36,7 @@ from st_xlret.data.reading import read_jsonl, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences, normalise_text
 from st_xlret.files import atomic_directory, write_json, write_text
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import autocast
 from st_xlret.training.encoders import balanced_texts

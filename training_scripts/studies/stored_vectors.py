@@ -28,7 +28,7 @@ from st_xlret.calibration import VectorCalibration, fit_and_compare
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalData, read_lareqa, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
-from st_xlret.hub.export import load_model
+from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.search import unit_rows
 from training_scripts.studies.measure_search import (

@@ -22,7 +22,7 @@ from torch.nn.functional import normalize
 from transformers import AutoModel, AutoTokenizer, LlamaTokenizer, ModernBertConfig
 
 from st_xlret import export, fit_calibration, save_portable
-from st_xlret.hub.export import pooled_rows
+from st_xlret.hub.lengths import pooled_rows
 from st_xlret.modules import CalibrationLayer
 from st_xlret.training.trainable import add_lora
 from tests.tiny import static, transformer

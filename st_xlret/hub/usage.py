@@ -1,0 +1,56 @@
+"""How a model is used, in a card: a question, answers to it, and the calls that embed them."""
+
+from collections.abc import Sequence
+
+from sentence_transformers import SentenceTransformer
+
+from st_xlret.columns import Role
+from st_xlret.encoding import PROMPT_NAMES, prompt_name, task_languages
+from st_xlret.hub.texts import ANSWERS, QUESTION
+
+_SHOWN = 3
+
+
+def example_answers(languages: Sequence[str]) -> list[str]:
+    """Answers to the question, in languages of a model where there are enough, else in others."""
+    in_languages = [text for code, text in ANSWERS.items() if code in languages]
+    if len(in_languages) < _SHOWN:
+        in_languages = list(ANSWERS.values())
+    return in_languages[:_SHOWN]
+
+
+def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
+    """By role, a language of the model and the call that embeds texts in it.
+
+    The calls are of Sentence Transformers alone. The host's `encode_query` and `encode_document`
+    take no language: calls with one name the model's prompt themselves.
+    """
+    tasks = task_languages(model)
+    if not tasks:
+        return {role: ("", f"model.encode_{role}(texts)") for role in PROMPT_NAMES}
+    codes = sorted(set(tasks.values()), key=lambda code: (code != "en", code))
+    of_role: dict[Role, str] = {"query": codes[0], "document": codes[-1]}
+    calls: dict[Role, tuple[str, str]] = {}
+    for role, code in of_role.items():
+        has_own_map = role == "query" and f"query_{code}" in tasks
+        task = f"query_{code}" if has_own_map else code
+        name = prompt_name(model, role)
+        prompt = f', prompt_name="{name}"' if name else ""
+        calls[role] = (code, f'model.encode(texts, task="{task}"{prompt})')
+    return calls
+
+
+def language_snippet(model: SentenceTransformer, name: str) -> str:
+    """How a model with a map per language is used: a query and a document in different ones."""
+    lines = [
+        "from sentence_transformers import SentenceTransformer",
+        "",
+        f'model = SentenceTransformer("{name}")',
+        "# The task is the language of the texts.",
+    ]
+    for role, (code, call) in encoding_calls(model).items():
+        text = QUESTION if role == "query" else ANSWERS.get(code, ANSWERS["en"])
+        lines.append(f"texts = [{text!r}]")
+        lines.append(f"{role}_embeddings = {call}")
+    lines.append("print(model.similarity(query_embeddings, document_embeddings))")
+    return "\n".join(["```python", *lines, "```"])
