@@ -1,4 +1,4 @@
-"""The one place that embeds: batches, number formats, layers, maps by language, prompts, vectors on the disk."""
+"""The one place that embeds: batches, number formats, layers, maps, prompts, kept vectors."""
 
 import random
 import warnings
@@ -32,11 +32,15 @@ OPTIONS |= {
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Texts whose characters say little about their tokens, some longer than the model reads, one empty."""
+    """Texts whose characters say little about their tokens.
+
+    Some are longer than the model reads, one is empty.
+    """
     generator = random.Random(3)
     # A word of unknown letters is one token, however long it is.
     unknown = ["zq" * generator.randint(1, 40) for _ in range(20)]
-    return ["", *unknown, *(sentence(generator, generator.choice([1, 2, 24])) for _ in range(40))]
+    known = [sentence(generator, generator.choice([1, 2, 24])) for _ in range(40)]
+    return ["", *unknown, *known]
 
 
 @pytest.fixture(scope="module")
@@ -190,20 +194,17 @@ def test_a_layer_is_averaged_under_the_attention_mask(layer, batch_size) -> None
 
 
 def test_the_models_own_modules_after_a_layer_and_the_model_is_left_as_it_was() -> None:
-    model = transformer().train()
-    expected, config, unpad = (
-        model.encode(["sun"]),
-        model[0].model.config.to_dict(),
-        model[0].unpad_inputs,
-    )
+    model = transformer()
+    first = model[0]
+    expected = model.encode(["sun"])
+    config = first.model.config.to_dict()
+    unpads = first.unpad_inputs
     model.train()
     with cut_at_layer(model, 1, "model") as part:
         np.testing.assert_allclose(encode(part, ["sun"]), expected, atol=1e-6)
-    assert (model[0].model.config.to_dict(), model[0].unpad_inputs, model.training) == (
-        config,
-        unpad,
-        True,
-    )
+    assert first.model.config.to_dict() == config
+    assert first.unpad_inputs == unpads
+    assert model.training
     with cut_at_layer(model, None) as part:
         assert part is model
     for without_layer, layer in ((model, 2), (model, -1), (static(), 1)):
@@ -283,10 +284,8 @@ def test_a_model_without_maps_is_called_as_it_is(model) -> None:
 
 def test_queries_may_have_maps_of_their_own() -> None:
     base = static()
-    documents, queries = (
-        CalibrationLayer(8, ["en", "fr"], pivot="en"),
-        CalibrationLayer(8, ["en", "fr"], pivot="en"),
-    )
+    documents = CalibrationLayer(8, ["en", "fr"], pivot="en")
+    queries = CalibrationLayer(8, ["en", "fr"], pivot="en")
     queries.offset[1] += 3
     mapped = export(base, documents, query_calibration=queries)
     assert encoding.task_languages(mapped) == {
@@ -296,11 +295,11 @@ def test_queries_may_have_maps_of_their_own() -> None:
         "query_fr": "fr",
     }
     codes = ["fra", "en", "fr", "en", "en"]
-    moved = encode(mapped, TEXTS, codes, role="query") - base.encode(TEXTS)
+    unmapped = base.encode(TEXTS)
+    moved = encode(mapped, TEXTS, codes, role="query") - unmapped
     np.testing.assert_allclose(moved[:, 0], [3, 0, 3, 0, 0], atol=1e-5)
-    np.testing.assert_allclose(
-        encode(mapped, TEXTS, codes, role="document"), base.encode(TEXTS), atol=1e-5
-    )
+    of_documents = encode(mapped, TEXTS, codes, role="document")
+    np.testing.assert_allclose(of_documents, unmapped, atol=1e-5)
 
 
 # Prompts
@@ -387,9 +386,9 @@ def test_kept_vectors_are_float16_by_slices_and_shards(tmp_path) -> None:
     assert kept.shape == (23, 5) and len(kept) == 23 and len(list(tmp_path.glob("*.npy"))) == 5
     for rows in (slice(None), slice(3, 17), slice(5, 10), slice(22, 99)):
         assert np.array_equal(kept[rows], HALVES[rows])
-    assert np.array_equal(np.concatenate(list(kept)), HALVES) and all(
-        isinstance(shard, np.memmap) for shard in kept
-    )
+    shards = list(kept)
+    assert np.array_equal(np.concatenate(shards), HALVES)
+    assert {type(shard) for shard in shards} == {np.memmap}
 
 
 def test_missing_and_damaged_shards_are_embedded_again_and_no_others(tmp_path) -> None:
@@ -422,17 +421,11 @@ def test_the_fingerprint_is_that_of_weights_maps_and_lengths(tmp_path) -> None:
     before = encoding.fingerprint(model)
     model.encode(["sun", "moon star"])
     model.save_pretrained(str(tmp_path))
-    assert (
-        encoding.fingerprint(
-            SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
-        )
-        == before
-    )
+    loaded = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+    assert encoding.fingerprint(loaded) == before
     calibration = CalibrationLayer(model.get_embedding_dimension(), ["en", "fr"], pivot="en")
-    prints = {
-        before,
-        encoding.fingerprint(export(model, calibration)),
-        encoding.fingerprint(model.to(torch.bfloat16)),
-    }
+    with_maps = encoding.fingerprint(export(model, calibration))
+    in_bf16 = encoding.fingerprint(model.to(torch.bfloat16))
     model.max_seq_length = 7
-    assert len(prints | {encoding.fingerprint(model)}) == 4
+    shorter = encoding.fingerprint(model)
+    assert len({before, with_maps, in_bf16, shorter}) == 4

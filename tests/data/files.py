@@ -1,4 +1,4 @@
-"""Writing the files that the tests read (text, pairs, questions in both formats), and loading them with a report."""
+"""Writing the files that the tests read, and loading them with the counts beside the table."""
 
 import gzip
 import json
@@ -15,8 +15,11 @@ from st_xlret.data import Counts, load_documents, load_pairs, load_retrieval
 def write_bytes(file: Path, data: bytes) -> Path:
     """Write bytes, compressed if the name ends in `.gz` or `.xz`."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    compress = {".gz": gzip.compress, ".xz": lzma.compress}.get(file.suffix, bytes)
-    file.write_bytes(compress(data))
+    if file.suffix == ".gz":
+        data = gzip.compress(data)
+    if file.suffix == ".xz":
+        data = lzma.compress(data)
+    file.write_bytes(data)
     return file
 
 
@@ -27,24 +30,27 @@ def write_text(file: Path, text: str, encoding: str = "utf-8") -> Path:
 
 def write_jsonl(file: Path, records: Iterable[Any]) -> Path:
     """Write records, one per line; strings are written as they are."""
-    lines = (
-        record if isinstance(record, str) else json.dumps(record, ensure_ascii=False)
-        for record in records
-    )
-    return write_text(file, "".join(f"{line}\n" for line in lines))
+    lines = []
+    for record in records:
+        line = record if isinstance(record, str) else json.dumps(record, ensure_ascii=False)
+        lines.append(f"{line}\n")
+    return write_text(file, "".join(lines))
 
 
-def reporting(load: Callable[..., Any]) -> Any:
-    """The loader with the report beside its table."""
+def counting(load: Callable[..., Any]) -> Any:
+    """The loader with the counts beside its table."""
 
     def loader(sources: Any, **options: Any) -> tuple[Dataset, Counts]:
-        report = Counts()
-        return load(sources, counts=report, **options), report
+        counts = Counts()
+        table = load(sources, counts=counts, **options)
+        return table, counts
 
     return loader
 
 
-read, load, questions = map(reporting, (load_documents, load_pairs, load_retrieval))
+read = counting(load_documents)
+load = counting(load_pairs)
+questions = counting(load_retrieval)
 
 
 def rows(table: Dataset) -> list[tuple[Any, ...]]:
@@ -55,8 +61,12 @@ def rows(table: Dataset) -> list[tuple[Any, ...]]:
 def pair(
     source: Any, target: Any, source_language: Any = "en", target_language: Any = "fr"
 ) -> dict[str, Any]:
-    names = ("source", "target", "source_language", "target_language")
-    return dict(zip(names, (source, target, source_language, target_language), strict=True))
+    return {
+        "source": source,
+        "target": target,
+        "source_language": source_language,
+        "target_language": target_language,
+    }
 
 
 def moses(folder: Path, sides: dict[str, str], name: str = "X.en-fr") -> None:
@@ -79,53 +89,62 @@ QUESTIONS = {
 
 def beir(folder: Path, *, end: str = "", split: str = "train", queries: Any = None) -> Path:
     """The questions as a BEIR folder, in which the first has a passage that is judged 0."""
-    corpus = [
-        {"_id": name, "title": title, "text": text} for name, (title, text) in PARAGRAPHS.items()
-    ]
+    corpus = []
+    for name, (title, text) in PARAGRAPHS.items():
+        corpus.append({"_id": name, "title": title, "text": text})
     write_jsonl(folder / f"corpus.jsonl{end}", corpus)
-    asked = [
-        {"_id": q, "text": text, "metadata": {"answers": [answer]}}
-        for q, (text, answer, _) in QUESTIONS.items()
-    ]
+    asked = []
+    lines = ["query-id\tcorpus-id\tscore"]
+    for name, (text, answer, passage) in QUESTIONS.items():
+        asked.append({"_id": name, "text": text, "metadata": {"answers": [answer]}})
+        lines.append(f"{name}\t{passage}\t1")
     write_jsonl(folder / f"queries.jsonl{end}", queries or asked)
-    lines = [f"{name}\t{passage}\t1" for name, (_, _, passage) in QUESTIONS.items()]
-    judgements = "\n".join(["query-id\tcorpus-id\tscore", *lines, lines[0], "q1\td3\t0\n"])
-    write_text(folder / "qrels" / f"{split}.tsv{end}", judgements)
+    lines.append(lines[1])  # once more
+    lines.append("q1\td3\t0")
+    write_jsonl(folder / "qrels" / f"{split}.tsv{end}", lines)
     return folder
 
 
 def question_rows(file: Path, **changed: Any) -> Path:
-    """The questions as rows, each with the passage of another as a negative; `changed` are fields of the first."""
-    rows = []
+    """The questions as rows, each with the passage of another as a negative.
+
+    `changed` are fields of the first.
+    """
+    rows: list[dict[str, Any]] = []
     for text, answer, passage in QUESTIONS.values():
         title, positive = PARAGRAPHS[passage]
-        negative = PARAGRAPHS["d1" if passage == "d2" else "d2"][1]
-        row = {"query": text, "positive": positive, "title": title, "answers": [answer]}
-        rows.append(
-            {
-                **row,
-                "answer_start": max(0, positive.find(answer)),
-                "negatives": [positive, negative],
-            }
-        )
-    return write_jsonl(file, [{**rows[0], **changed}, *rows[1:]])
+        _, negative = PARAGRAPHS["d1" if passage == "d2" else "d2"]
+        row = {
+            "query": text,
+            "positive": positive,
+            "title": title,
+            "answers": [answer],
+            "answer_start": max(0, positive.find(answer)),
+            "negatives": [positive, negative],
+        }
+        rows.append(row)
+    rows[0].update(changed)
+    return write_jsonl(file, rows)
 
 
 def multilingual_pool(folder: Path, texts: dict[str, list[str]]) -> Path:
-    """Translations in BEIR's layout: the question of each text has that text in every language as an answer."""
-    rows = [
-        (code, f"{code}-{i}", text)
-        for code, of_code in texts.items()
-        for i, text in enumerate(of_code)
-    ]
-    for file, prefix, end in (("corpus", "c", ""), ("queries", "q", "?")):
-        about = [
-            {"_id": f"{prefix}-{name}", "text": text + end, "metadata": {"language": c}}
-            for c, name, text in rows
-        ]
-        write_jsonl(folder / f"{file}.jsonl", about)
-    lines = [
-        f"q-{name}\tc-{code}-{name.split('-')[1]}\t1\n" for _, name, _ in rows for code in texts
-    ]
-    write_text(folder / "qrels" / "test.tsv", "".join(["query-id\tcorpus-id\tscore\n", *lines]))
+    """Translations in BEIR's layout.
+
+    The question of each text has that text in every language as an answer.
+    """
+    corpus = []
+    queries = []
+    lines = ["query-id\tcorpus-id\tscore"]
+    for code, of_code in texts.items():
+        metadata = {"language": code}
+        for number, text in enumerate(of_code):
+            query = f"q-{code}-{number}"
+            document = f"c-{code}-{number}"
+            corpus.append({"_id": document, "text": text, "metadata": metadata})
+            queries.append({"_id": query, "text": f"{text}?", "metadata": metadata})
+            for other in texts:
+                lines.append(f"{query}\tc-{other}-{number}\t1")
+    write_jsonl(folder / "corpus.jsonl", corpus)
+    write_jsonl(folder / "queries.jsonl", queries)
+    write_jsonl(folder / "qrels" / "test.tsv", lines)
     return folder

@@ -55,7 +55,7 @@ def test_a_row_per_sentence_with_its_place(tmp_path: Path) -> None:
             [document("en", "One."), document("en"), document("en", "A.", "B.")],
         ),
     ]
-    table, report = read(tmp_path)
+    table, counts = read(tmp_path)
     english = [("One.", "en", 0, 0), ("A.", "en", 1, 0), ("B.", "en", 1, 1)]
     assert rows(table) == [*english, ("Un.", "fr", 2, 0), ("Deux fois.", "fr", 2, 1)]
     assert [feature.dtype for feature in table.features.values()] == [
@@ -64,8 +64,8 @@ def test_a_row_per_sentence_with_its_place(tmp_path: Path) -> None:
         "int64",
         "int32",
     ]
-    assert table.cache_files and report["en", "documents"] == 2 and report["fr", "sentences"] == 2
-    assert [line.split()[0] for line in str(report).splitlines()[1:]] == ["en", "fr"]
+    assert table.cache_files and counts["en", "documents"] == 2 and counts["fr", "sentences"] == 2
+    assert [line.split()[0] for line in str(counts).splitlines()[1:]] == ["en", "fr"]
     assert rows(read([*files, files[0], tmp_path])[0]) == rows(table)
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 
 from st_xlret.data import DataError
 from tests.data.files import (
@@ -27,97 +28,104 @@ PASSAGES = [PARAGRAPHS[name] for _, _, name in QUESTIONS.values()]
 
 @pytest.fixture(params=["beir", "rows"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return (
-        beir(tmp_path / "data")
-        if request.param == "beir"
-        else question_rows(tmp_path / "data.jsonl")
-    )
+    if request.param == "beir":
+        return beir(tmp_path / "data")
+    return question_rows(tmp_path / "data.jsonl")
 
 
 def test_passages_have_their_titles_before_them(source: Path) -> None:
-    table, report = questions(source)
-    assert (
-        table.column_names == ["query", "positive", "language"]
-        and report[str(source), "examples"] == 3
-    )
-    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()] and set(
-        table["language"]
-    ) == {"en"}
-    assert table["positive"][:] == [" ".join(passage) for passage in PASSAGES]
+    table, counts = questions(source)
+    assert table.column_names == ["query", "positive", "language"]
+    assert table["query"][:] == [text for text, _, _ in QUESTIONS.values()]
+    assert table["positive"][:] == [f"{title} {text}" for title, text in PASSAGES]
+    assert table["language"][:] == ["en"] * 3
+    assert counts[str(source), "examples"] == 3
+
+
+def test_passages_without_titles_and_another_default_language(source: Path) -> None:
     table, _ = questions(source, titles=False, language="sw")
-    assert table["positive"][:] == [text for _, text in PASSAGES] and set(table["language"]) == {
-        "sw"
-    }
+    assert table["positive"][:] == [text for _, text in PASSAGES]
+    assert table["language"][:] == ["sw"] * 3
 
 
-def test_the_sentence_with_the_answer_and_its_passage_after_it(source: Path) -> None:
+def test_the_sentence_with_the_answer_is_taken(source: Path) -> None:
     # The answer of the last question stands nowhere: its whole passage is taken.
-    assert questions(source, positives="sentence", titles=False)[0]["positive"][:] == SENTENCES
+    table, _ = questions(source, positives="sentence", titles=False)
+    assert table["positive"][:] == SENTENCES
     # Sentences without the answer are negatives, under the title too.
     table, _ = questions(source, positives="sentence", negatives=3)
     assert table["positive"][:2] == [f"Weather {SENTENCES[0]}", f"Zoo {SENTENCES[1]}"]
-    assert "Weather It rained on Monday." in rows(table)[0][2:-1]
+    assert "Weather It rained on Monday." in negatives_of(table, 0)
+
+
+def test_a_sentence_has_its_passage_after_it(source: Path) -> None:
     table, _ = questions(source, positives="sentence", context=True, negatives=3, titles=False)
-    first, second, _ = (text for _, text in PASSAGES)
+    (_, first), (_, second), _ = PASSAGES
     assert table["positive"][:2] == [f"{SENTENCES[0]} {first}", f"{SENTENCES[1]} {second}"]
-    assert f"It rained on Monday. {first}" in rows(table)[0][2:-1]
-    assert f"It eats fish. {second}" in rows(table)[1][2:-1]
+    assert f"It rained on Monday. {first}" in negatives_of(table, 0)
+    assert f"It eats fish. {second}" in negatives_of(table, 1)
     with pytest.raises(ValueError, match="'passage'"):
         questions(source, context=True)
 
 
+def negatives_of(table: Dataset, row: int) -> list[str]:
+    names = [name for name in table.column_names if name.startswith("negative_")]
+    return [table[row][name] for name in names]
+
+
 def test_an_answer_is_taken_where_it_stands(tmp_path: Path) -> None:
     text = "At  seven it rained.\n\nThe sun came out at seven.  A\tdog slept."
-    asked = [
-        {
-            "query": "When?",
-            "positive": text,
-            "answers": ["seven"],
-            "answer_start": text.rindex("seven"),
-        }
-    ]
+    row = {"query": "When?", "positive": text, "answers": ["seven"]}
     # Another answer at the position of the first one is none.
-    asked.append({"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0})
+    other = {"query": "Who?", "positive": text, "answers": ["dog"], "answer_start": 0}
+    asked = [{**row, "answer_start": text.rindex("seven")}, other]
     table, _ = questions(write_jsonl(tmp_path / "a.jsonl", asked), positives="sentence")
     assert table["positive"][:] == ["The sun came out at seven.", " ".join(text.split())]
 
 
-def test_hard_negatives(tmp_path: Path) -> None:
-    table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2)
+def test_hard_negatives_of_rows(tmp_path: Path) -> None:
+    file = question_rows(tmp_path / "a.jsonl")
+    table, _ = questions(file, negatives=2)
     assert table.column_names == ["query", "positive", "negative_1", "negative_2", "language"]
     # A passage that is untitled here is another text than the positive.
-    assert rows(table)[0][2:-1] == (PARAGRAPHS["d1"][1], PARAGRAPHS["d2"][1])
+    assert negatives_of(table, 0) == [PARAGRAPHS["d1"][1], PARAGRAPHS["d2"][1]]
     # Without titles it is the positive itself, and the only one left stands twice.
-    table, _ = questions(question_rows(tmp_path / "a.jsonl"), negatives=2, titles=False)
-    assert rows(table)[0][2:-1] == (PARAGRAPHS["d2"][1],) * 2
-    # Of the BEIR folder, one question has a passage that was judged 0.
-    table, report = questions(beir(tmp_path / "beir"), negatives=1)
-    assert (
-        table["negative_1"][:] == ["Nothing of interest."]
-        and report[str(tmp_path / "beir"), "no_negative"] == 2
-    )
+    table, _ = questions(file, negatives=2, titles=False)
+    assert negatives_of(table, 0) == [PARAGRAPHS["d2"][1]] * 2
+
+
+def test_passages_that_are_judged_0_are_hard_negatives(tmp_path: Path) -> None:
+    folder = beir(tmp_path / "beir")
+    table, counts = questions(folder, negatives=1)
+    assert table["negative_1"][:] == ["Nothing of interest."]
+    assert counts[str(folder), "no_negative"] == 2
 
 
 def test_gzipped_files_and_several_sources(tmp_path: Path) -> None:
     file = question_rows(tmp_path / "rows" / "b.jsonl.gz")
-    table, report = questions(
+    table, counts = questions(
         [beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev"
     )
     # What stands in several sources is taken once.
-    assert len(table) == 3 and report[str(file), "duplicate"] == 3
+    assert len(table) == 3 and counts[str(file), "duplicate"] == 3
 
 
 def test_languages_of_questions(tmp_path: Path) -> None:
-    queries = [{"_id": "q1", "text": "Lini?", "metadata": {"language": "swa"}}]
-    queries += [
-        {"_id": name, "text": f"{name}?", "language": code}
-        for name, code in (("q2", "pt-BR"), ("q3", "fr"))
+    queries = [
+        {"_id": "q1", "text": "Lini?", "metadata": {"language": "swa"}},
+        {"_id": "q2", "text": "Quando?", "language": "pt-BR"},
+        {"_id": "q3", "text": "Quand?", "language": "fr"},
     ]
     folder = beir(tmp_path / "beir", queries=queries)
-    table, report = questions(folder, languages=["sw", "pt"])
-    assert table["language"][:] == ["sw", "pt"] and report[str(folder), "other_languages"] == 1
+    table, counts = questions(folder, languages=["sw", "pt"])
+    assert table["language"][:] == ["sw", "pt"]
+    assert counts[str(folder), "other_languages"] == 1
+
+
+def test_the_language_of_a_row_counts_before_the_default(tmp_path: Path) -> None:
     file = question_rows(tmp_path / "a.jsonl", language="FR")
-    assert questions(file, language="de")[0]["language"][:] == ["fr", "de", "de"]
+    table, _ = questions(file, language="de")
+    assert table["language"][:] == ["fr", "de", "de"]
 
 
 def test_fields_are_known_whatever_their_case(

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -116,9 +116,9 @@ def test_a_kept_table_is_written_once_or_not_at_all(
     first, again = Counts(), Counts()
     kept = partial(cached_table, "n", {"n": "int64", "text": "string"}, cache_dir=tmp_path / "new")
 
-    def counted(report: Counts) -> Iterator[tuple[int, str]]:
+    def counted(counts: Counts) -> Iterator[tuple[int, str]]:
         for i in range(100_001):  # of two batches
-            report["en", "rows"] += 1
+            counts["en", "rows"] += 1
             yield i, str(i)
 
     with pytest.raises(ZeroDivisionError):
@@ -169,94 +169,130 @@ def test_texts_that_are_nearly_equal() -> None:
     assert fold_text("STRASSE") == fold_text("straße") and fold_text("Cafe\u0301") == "café"
 
 
-def skipping(reader: Any) -> Any:
-    return lambda file, skip_bad_lines=False: [list(reader(file, BadLines(skip_bad_lines)))]
+class Lines(NamedTuple):
+    """A file with good lines, of which one stands before a bad one and one after it."""
+
+    loader: Any
+    name: str
+    good: list[Any]
+    bad: list[Any]
+
+
+def listing(reader: Any) -> Any:
+    """A reader as a loader: its first result is the list of what it gives."""
+
+    def loader(file: Path, skip_bad_lines: bool = False) -> list[Any]:
+        return [list(reader(file, BadLines(skip_bad_lines)))]
+
+    return loader
+
+
+def load_dictionary(file: Path, **options: Any) -> list[Any]:
+    return [read_dictionary(file, **options)]
+
+
+def without(record: dict[str, Any], name: str) -> dict[str, Any]:
+    return {field: value for field, value in record.items() if field != name}
 
 
 PAIR = pair("one", "un")
 QUESTION = {"query": "When?", "positive": "At seven."}
-WRONG_FIELDS = {
-    "query": None,
-    "positive": 3,
-    "title": 3,
-    "negatives": [3],
-    "answers": [None],
-    "answer_start": "3",
-}
-BAD_LINES: list[
-    tuple[Any, str, list[Any], list[Any]]
-] = [  # and good ones, which stand before and after
-    (
-        *(read, "documents.jsonl", [{"language": "en", "text": text} for text in "AB"]),
-        [
-            *({"language": "en", "sentences": value} for value in (None, {"a": 1}, ["A.", 3])),
+BAD_LINES = [
+    Lines(
+        read,
+        "documents.jsonl",
+        good=[{"language": "en", "text": "A"}, {"language": "en", "text": "B"}],
+        bad=[
+            {"language": "en", "sentences": None},
+            {"language": "en", "sentences": {"a": 1}},
+            {"language": "en", "sentences": ["A.", 3]},
             {"language": "xx1", "sentences": ["A."]},
-            *(rf'{{"language": "en", "text": {value}}}' for value in (r'"\ud800"', r'["\ud800"]')),
+            r'{"language": "en", "text": "\ud800"}',
+            r'{"language": "en", "text": ["\ud800"]}',
         ],
     ),
-    (
-        *(load, "pairs.jsonl", [PAIR, {**PAIR, "source": "two"}]),
-        [
-            *(
-                {**PAIR, name: value}
-                for name in ("target", "source_language")
-                for value in (None, 7)
-            ),
-            *(
-                {key: value for key, value in PAIR.items() if key != name}
-                for name in ("target", "source_language")
-            ),
+    Lines(
+        load,
+        "pairs.jsonl",
+        good=[PAIR, {**PAIR, "source": "two"}],
+        bad=[
+            {**PAIR, "target": None},
+            {**PAIR, "target": 7},
+            {**PAIR, "source_language": None},
+            {**PAIR, "source_language": 7},
             {**PAIR, "source_language": "english"},
-            r'{"source_language": "en", "target_language": "fr", "source": "a", "target": "\udc00"}',
+            without(PAIR, "target"),
+            without(PAIR, "source_language"),
+            r'{"source": "a", "target": "\udc00",'
+            r' "source_language": "en", "target_language": "fr"}',
         ],
     ),
-    (
-        *(skipping(read_jsonl), "a.jsonl", ['{"a": 1}', "{}"]),
-        # Half characters here stand for bytes that are no UTF-8.
-        ["caf\udce9", "a\udcc0\udcafb", "{", "[1]", "null", "{} {}", "[" * 100_000, "1" * 10_000],
+    Lines(
+        listing(read_jsonl),
+        "a.jsonl",
+        good=['{"a": 1}', "{}"],
+        bad=[
+            # Half characters here stand for bytes that are no UTF-8.
+            "caf\udce9",
+            "a\udcc0\udcafb",
+            "{",
+            "[1]",
+            "null",
+            "{} {}",
+            "[" * 100_000,
+            "1" * 10_000,
+            '{"a": "\0"}',
+        ],
     ),
-    (
+    Lines(
         load,
         "X.en-fr.tsv",
-        ["one\tun", "two\tdeux"],
-        ["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"],
+        good=["one\tun", "two\tdeux"],
+        bad=["alone", "two words", "a\tb\tc", "1.2\ta\tb\tc"],
     ),
-    (load, "en-fr.txt", ["one\tun", "two\tdeux"], ["guinea pig cochon dinde"]),
-    (
-        *(questions, "questions.jsonl", [QUESTION, {**QUESTION, "query": "Who?"}]),
-        [
-            {**QUESTION, name: value}
-            for name, value in [*WRONG_FIELDS.items(), ("language", "english")]
+    Lines(
+        load,
+        "en-fr.txt",
+        good=["one\tun", "two\tdeux"],
+        bad=["guinea pig cochon dinde"],
+    ),
+    Lines(
+        questions,
+        "questions.jsonl",
+        good=[QUESTION, {**QUESTION, "query": "Who?"}],
+        bad=[
+            {**QUESTION, "query": None},
+            {**QUESTION, "positive": 3},
+            {**QUESTION, "title": 3},
+            {**QUESTION, "negatives": [3]},
+            {**QUESTION, "answers": [None]},
+            {**QUESTION, "answer_start": "3"},
+            {**QUESTION, "language": "english"},
         ],
     ),
-    (
-        *(
-            lambda file, **options: [read_dictionary(file, **options)],
-            "en-de.tsv",
-            ["cat\tKatze", "sun\tSonne"],
-        ),
-        ["dog", "guinea pig Meerschweinchen", "dog\tHund\tn", "dog\t ", "dog\tH\ufffdnd"],
+    Lines(
+        load_dictionary,
+        "en-de.tsv",
+        good=["cat\tKatze", "sun\tSonne"],
+        bad=["dog", "guinea pig Meerschweinchen", "dog\tHund\tn", "dog\t ", "dog\tH\ufffdnd"],
     ),
-    (
-        skipping(read_qrels),
+    Lines(
+        listing(read_qrels),
         "q.tsv",
-        ["q1 0 d1 1", "q2\td1\t1"],
-        ["q1\td2\tmuch", "q1\td2", "q1\td1\t2", "q 0 d 1 1"],
+        good=["q1 0 d1 1", "q2\td1\t1"],
+        bad=["q1\td2\tmuch", "q1\td2", "q1\td1\t2", "q 0 d 1 1"],
     ),
 ]
+EACH_BAD_LINE = [(lines, bad) for lines in BAD_LINES for bad in lines.bad]
 
 
-@pytest.mark.parametrize(
-    ("loader", "name", "good", "bad"),
-    [(*case, line) for *case, lines in BAD_LINES for line in lines],
-)
-def test_a_bad_line_is_named_or_skipped(
-    loader: Any, name: str, good: Any, bad: Any, tmp_path: Path
-) -> None:
-    file = write_jsonl(tmp_path / "in" / name, [good[0], bad, good[1]])
-    with pytest.raises(DataError, match=f"{name}, line 2"):
-        loader(file)
-    assert len(loader(file, skip_bad_lines=True)[0]) == 2
+@pytest.mark.parametrize(("lines", "bad"), EACH_BAD_LINE)
+def test_a_bad_line_is_named_or_skipped(lines: Lines, bad: Any, tmp_path: Path) -> None:
+    first, second = lines.good
+    file = write_jsonl(tmp_path / "in" / lines.name, [first, bad, second])
+    with pytest.raises(DataError, match=f"{lines.name}, line 2"):
+        lines.loader(file)
+    assert len(lines.loader(file, skip_bad_lines=True)[0]) == 2
 
 
 def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
@@ -266,17 +302,17 @@ def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
     ]
     texts = ["Hello, world!", "Au revoir !", "Yes."]
     documents = [{"language": "en", "sentences": part} for part in (texts[:2], [*texts, "No."])]
-    table, report = read(documents, exclude=tests)
+    table, counts = read(documents, exclude=tests)
     assert (
-        rows(table) == [("Yes.", "en", 0, 0), ("No.", "en", 0, 1)] and report["en", "excluded"] == 4
+        rows(table) == [("Yes.", "en", 0, 0), ("No.", "en", 0, 1)] and counts["en", "excluded"] == 4
     )
     for side in ("source", "target"):
-        table, report = load([{**PAIR, side: text} for text in texts], exclude=tests)
-        assert table[side][:] == ["Yes."] and report["en>fr", "excluded"] == 2
+        table, counts = load([{**PAIR, side: text} for text in texts], exclude=tests)
+        assert table[side][:] == ["Yes."] and counts["en>fr", "excluded"] == 2
     for side in QUESTION:
         file = write_jsonl(tmp_path / f"{side}.jsonl", [{**QUESTION, side: text} for text in texts])
-        table, report = questions(file, exclude=tests)
-        assert table[side][:] == ["Yes."] and report[str(file), "excluded"] == 2
+        table, counts = questions(file, exclude=tests)
+        assert table[side][:] == ["Yes."] and counts[str(file), "excluded"] == 2
 
 
 @pytest.mark.parametrize("loader", [read, load, questions])
