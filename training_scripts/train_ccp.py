@@ -54,9 +54,16 @@ class CCPArguments:
     )
 
 
+@dataclass
+class TrainingArguments(ScriptArguments):
+    """The host's training arguments; the rate and the steps are for XLM-R."""
+
+    rate_of_trained = 3e-6
+
+
 def main(arguments: list[str] | None = None) -> dict[str, Any]:
     """Train as the command line says; returns the content of results.json."""
-    groups = [EncoderArguments, DocumentOptions, CCPArguments, ScriptArguments]
+    groups = [EncoderArguments, DocumentOptions, CCPArguments, TrainingArguments]
     encoder, data, method, args = parse(groups, arguments, description=__doc__)
     run = Run(args, encoder, data, method)
 

@@ -67,6 +67,8 @@ class TrainingArguments(ScriptArguments):
     It states no batch size or warm-up.
     """
 
+    rate_of_trained = 1e-5
+
     max_steps: int = option(200_000, "Optimizer steps. --num_train_epochs replaces it.")
     per_device_train_batch_size: int = option(
         16, "Documents of --block_sentences sentences in a batch, per device."

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from sentence_transformers import SentenceTransformerTrainingArguments
@@ -179,6 +179,9 @@ class ScriptArguments(CrossLingualTrainingArguments):
 
     A script overrides those of its paper.
     """
+
+    rate_of_trained: ClassVar[float | None] = None
+    """The rate that suits an encoder which is trained already, where the default does not."""
 
     _argument_group_name = "training (the host's options, and a few more)"
 

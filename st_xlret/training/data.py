@@ -92,6 +92,7 @@ class PairOptions(TextOptions):
             skip_bad_lines=self.skip_bad_lines,
         )
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
+        log_held_out("pairs", pairs, rest, held_out)
         if len(held_out) == 0:
             if self.evaluation_pairs:
                 logger.warning(
@@ -239,9 +240,24 @@ class AnswerOptions(TextOptions):
             skip_bad_lines=self.skip_bad_lines,
         )
         rest, held_out = hold_out_questions(questions, evaluated, seed=args.seed)
+        log_held_out("questions", questions, rest, held_out)
         count = min(len(rest), rows_of_run(args) or len(rest))
         drawn = rest.shuffle(seed=args.seed).select(range(count))
         return (drawn if count else None), question_evaluator(held_out)
+
+
+def log_held_out(what: str, everything: Dataset, rest: Dataset, held_out: Dataset) -> None:
+    """Say how many rows are not trained on, and why."""
+    sharing = len(everything) - len(rest) - len(held_out)
+    logger.info(
+        "%s to train on: %d of %d; held out to measure the run by: %d; left out, as they share a "
+        "text with these: %d",
+        what,
+        len(rest),
+        len(everything),
+        len(held_out),
+        sharing,
+    )
 
 
 def rows_of_run(args: ScriptArguments) -> int | None:
@@ -289,6 +305,7 @@ class QuestionOptions(AnswerOptions):
         if self.test:
             questions = without_test_questions(questions, self.test)
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)
+        log_held_out("questions", questions, rest, held_out)
         if self.hard_negatives and "negative_1" not in rest.column_names:
             rest = self._with_mined_negatives(rest, model, args)
         return rest, question_evaluator(held_out)

@@ -14,6 +14,7 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from sentence_transformers.util import is_sentence_transformer_model
 from transformers import PreTrainedTokenizerFast
 
 from st_xlret.data.rows import rows_by_value
@@ -82,7 +83,10 @@ class EncoderArguments:
         The tokenizer is kept in `output_dir/tokenizer`.
         """
         if self.model is not None:
-            return self._load_checkpoint(self.model)
+            model = self._load_checkpoint(self.model)
+            if isinstance(model[0], Transformer):
+                warn_of_rate(self.model, args)
+            return model
         tokenizer = self._make_tokenizer(texts, args)
         if self.from_scratch == "static":
             return static_encoder(tokenizer, self.features)
@@ -175,6 +179,23 @@ class _Source(NamedTuple):
         ordered = self.dataset.select_columns(self.column).select(self.rows)
         for batch in ordered.iter(1000):
             yield from batch[self.column]
+
+
+def warn_of_rate(name: str, args: ScriptArguments) -> None:
+    """Say that a whole run at the rate of an untrained encoder harms one that is trained."""
+    keeps_some = args.keep_trained < 1 or args.lora_rank
+    if args.rate_of_trained is None or keeps_some:
+        return
+    is_high = args.learning_rate >= type(args).learning_rate
+    if is_high and is_sentence_transformer_model(name, local_files_only=True):
+        logger.warning(
+            "%s is trained already, and %d steps at --learning_rate %g make it worse: "
+            "--learning_rate %g suits it, or --keep_trained 0.3 keeps a part of the change alone",
+            name,
+            args.max_steps,
+            args.learning_rate,
+            args.rate_of_trained,
+        )
 
 
 def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> Iterator[str]:

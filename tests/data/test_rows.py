@@ -44,46 +44,89 @@ def test_rows_are_grouped_by_the_values_of_columns() -> None:
     assert rows_by_value(Dataset.from_dict(codes).select([]), ["one"]) == []
 
 
-@pytest.mark.parametrize("distinct", [20, 200, 10**6])
+def texts_of(pairs: Dataset) -> set[str]:
+    return {*pairs["source"], *pairs["target"]}
+
+
 @pytest.mark.parametrize(("most", "french"), [(1000, 40), (30, 30)])
-def test_at_most_a_tenth_of_each_language_pair_and_no_text_in_both_parts(
-    distinct: int, most: int, french: int
-) -> None:
-    rows = pairs_with_repeated_texts(distinct)
-    rest, held_out = hold_out_pairs(Dataset.from_list(rows), most)
+def test_at_most_a_tenth_of_each_language_pair_is_held_out(most: int, french: int) -> None:
+    pairs = Dataset.from_list(pairs_with_repeated_texts(10**6))
+    rest, held_out = hold_out_pairs(pairs, most)
     assert Counter(held_out["target_language"]) == {"fr": french, "de": 5, "en": 5}
-    texts = {*held_out["source"], *held_out["target"]}
-    left = [row for row in rows if not {row["source"], row["target"]} & texts]
-    assert rest.to_list() == left
+    assert len(rest) == len(pairs) - len(held_out)
 
 
-def test_the_seed_says_which_pairs_are_held_out() -> None:
-    pairs = Dataset.from_list(pairs_with_repeated_texts(200))
+@pytest.mark.parametrize("distinct", [20, 200, 2000])
+def test_a_tenth_is_left_out_at_most_and_no_text_is_in_both_parts(distinct: int) -> None:
+    pairs = Dataset.from_list(pairs_with_repeated_texts(distinct))
+    rest, held_out = hold_out_pairs(pairs, 1000)
+    assert not texts_of(rest) & texts_of(held_out)
+    assert len(held_out) > 0
+    assert len(pairs) - len(rest) <= len(pairs) / 10
+
+
+def test_the_same_sentences_are_held_out_of_all_languages() -> None:
+    languages = ("ar", "de", "es", "fr", "hi", "ru", "sw", "th", "tr", "zh")
+    rows = []
+    for number in range(48):
+        for code in languages:
+            rows.append(pair(f"en {number}", f"{code} {number}", "en", code))
+    rest, held_out = hold_out_pairs(Dataset.from_list(rows), 20)
+    assert Counter(held_out["target_language"]) == dict.fromkeys(languages, 4)
+    assert len(set(held_out["source"])) == 4
+    assert len(rest) == 440
+
+
+@pytest.mark.parametrize("distinct", [20, 200, 10**6])
+def test_the_seed_says_which_pairs_are_held_out(distinct: int) -> None:
+    pairs = Dataset.from_list(pairs_with_repeated_texts(distinct))
     _, first = hold_out_pairs(pairs, 10, seed=1)
     _, again = hold_out_pairs(pairs, 10, seed=1)
     _, other = hold_out_pairs(pairs, 10, seed=2)
     assert first.to_list() == again.to_list() != other.to_list()
+
+
+def test_nothing_is_held_out_of_nothing() -> None:
+    pairs = Dataset.from_list(pairs_with_repeated_texts(20))
     rest, held_out = hold_out_pairs(pairs.select([]), 5)
     assert len(rest) == len(held_out) == 0
 
 
+def questions_with_negatives(name: str) -> Dataset:
+    """Every passage has two questions, and is the negative of two others."""
+    rows = []
+    for number in range(120):
+        passage = number // 2
+        negative = (passage + 1) % 60
+        rows.append({"query": f"q{number}", "positive": f"p{passage}", name: f"p{negative}"})
+    return Dataset.from_list(rows)
+
+
 @pytest.mark.parametrize("name", ["negative_1", "negative"])
-def test_questions_are_held_out_with_their_passages(name: str) -> None:
-    # Every passage has two questions, and is the negative of two others.
-    passages = [number // 2 for number in range(60)]
-    columns = {
-        "query": [f"q{number}" for number in range(60)],
-        "positive": [f"p{passage}" for passage in passages],
-        name: [f"p{(passage + 1) % 30}" for passage in passages],
-    }
-    table = Dataset.from_dict(columns)
-    rest, held_out = hold_out_questions(table, 3, seed=3)
-    assert (len(held_out), len(rest)) == (4, 60 - 4 - 4)
-    assert not set(held_out["positive"]) & {*rest["positive"], *rest[name]}
-    _, again = hold_out_questions(table, 3, seed=3)
-    assert held_out.to_list() == again.to_list()
-    _, of_few = hold_out_questions(table.select(range(9)), 5)
-    assert len(of_few) == 0
+@pytest.mark.parametrize(
+    ("asked", "held_out", "left_out"),
+    [
+        (3, 4, 8),
+        # All twelve would leave 24 questions out, which is more than a tenth.
+        (12, 6, 12),
+    ],
+)
+def test_questions_are_held_out_with_their_passages(
+    asked: int, held_out: int, left_out: int, name: str
+) -> None:
+    questions = questions_with_negatives(name)
+    rest, held = hold_out_questions(questions, asked, seed=3)
+    assert len(held) == held_out
+    assert len(rest) == 120 - left_out
+    assert not set(held["positive"]) & {*rest["positive"], *rest[name]}
+    _, again = hold_out_questions(questions, asked, seed=3)
+    assert held.to_list() == again.to_list()
+
+
+def test_of_nine_questions_none_is_held_out() -> None:
+    questions = questions_with_negatives("negative")
+    _, held_out = hold_out_questions(questions.select(range(9)), 5)
+    assert len(held_out) == 0
 
 
 def test_a_pivot_on_either_side_is_found() -> None:
