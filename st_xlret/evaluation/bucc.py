@@ -12,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.data.reading import DataError, read_lines
+from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import (
     BenchmarkEvaluator,
     Scores,
@@ -255,17 +256,19 @@ def load_bucc(
     """
     folder_of: dict[str, Path] = {}
     for file in sorted(files_below(Path(folder))[1]):
-        if file.match(f"*-en.{split}.en"):
-            code = file.name.partition("-en.")[0]
+        code, found, _ = file.name.removesuffix(".gz").partition(f"-en.{split}.{_ENGLISH}")
+        if found:
             folder_of[code] = file.parent
     corpora: dict[str, BUCCCorpus] = {}
     for code in chosen_names(languages, sorted(folder_of), f"{folder} ({split})"):
+        place = folder_of[code]
         start = f"{code}-en.{split}"
-        source = _read_sentences_by_id(folder_of[code] / f"{start}.{code}")
-        target = _read_sentences_by_id(folder_of[code] / f"{start}.{_ENGLISH}")
-        gold = folder_of[code] / f"{start}.gold"
-        pairs = _read_gold(gold, source, target) if gold.is_file() else None
-        corpora[code] = BUCCCorpus(source, target, pairs)
+        source = _read_sentences_by_id(find_file(place, f"{start}.{code}"))
+        target = _read_sentences_by_id(find_file(place, f"{start}.{_ENGLISH}"))
+        gold = None
+        if any(place.glob(f"{start}.gold*")):
+            gold = _read_gold(find_file(place, f"{start}.gold"), source, target)
+        corpora[code] = BUCCCorpus(source, target, gold)
     return corpora
 
 

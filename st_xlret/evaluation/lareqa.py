@@ -14,11 +14,11 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.beir import is_beir_folder
-from st_xlret.data.reading import read_jsonl
+from st_xlret.data.beir import is_beir_folder, text_of_record
+from st_xlret.data.reading import BadLines, decoded_lines, read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences
-from st_xlret.evaluation.base import Scores, name_file_in_errors
+from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, texts_table
 from st_xlret.evaluation.retrieval import (
     RETRIEVAL_OPTIONS,
@@ -79,7 +79,8 @@ class LAReQAEvaluator(RetrievalEvaluator):
             notes["task"] = (
                 "retrieval of the answer sentence from the question's language alone (XQuAD-R)"
             )
-            codes = languages or data.judged.unique("language")
+            there = data.judged.unique("language")
+            codes = chosen_names(languages, there, f"{folder} ({split})")
             pools = {code: data.select_languages([code], corpus=True) for code in codes}
         else:
             pools = {"all": data.select_languages(languages)}
@@ -172,7 +173,7 @@ def _read_paragraphs(folder: PathLike) -> dict[str, str]:
         with name_file_in_errors(file, number):
             about = record["metadata"]
             paragraph = (str(about["context"]), about["language"])
-            paragraph_of[record["_id"]] = paragraph
+            paragraph_of[text_of_record(record).id] = paragraph
             sentences.setdefault(paragraph, []).append(record["text"].strip())
     text_of: dict[str, str] = {}
     for name, paragraph in paragraph_of.items():
@@ -232,8 +233,9 @@ class _SquadPool:
 def _read_squad_files(folder: Path) -> _SquadPool:
     """Read the SQuAD-like files with `sentence_breaks`, one per language."""
     pool = _SquadPool()
-    for file in sorted(folder.glob("??.json")):
-        code = file.stem
+    codes = {file.name.partition(".")[0] for file in folder.glob("??.json*")}
+    for code in sorted(codes):
+        file = find_file(folder, f"{code}.json")
         with name_file_in_errors(file):
             for place, paragraph in _numbered_paragraphs(file):
                 pool.add_paragraph(f"{code}-{place}", code, paragraph)
@@ -241,7 +243,8 @@ def _read_squad_files(folder: Path) -> _SquadPool:
 
 
 def _numbered_paragraphs(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    content = json.loads(file.read_text(encoding="utf-8"))
+    text = "\n".join(line for _, line in decoded_lines(file, BadLines()))
+    content = json.loads(text)
     for number, article in enumerate(content["data"]):
         for position, paragraph in enumerate(article["paragraphs"]):
             yield f"{number:02d}-{position}", paragraph

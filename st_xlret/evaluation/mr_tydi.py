@@ -82,14 +82,12 @@ class MrTyDiEvaluator(RetrievalEvaluator):
             names = chosen_names(languages, LANGUAGES, "Mr.TyDi")
             roots = _download(names)
         else:
-            of_one = [code for code in LANGUAGES if _folder_name(code) == folder.name]
-            if of_one:
-                names = of_one
-                roots = [folder.parent]
-            else:
+            there = [code for code in LANGUAGES if _folder_name(code) == folder.name]
+            roots = [folder.parent]
+            if not there:  # it is no folder of one language
                 roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
                 there = [code for code in LANGUAGES if _is_in_any(roots, code)]
-                names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
+            names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
         cache_dir = options.pop("cache_dir", None)
         pools = {}
         for code in names:

@@ -102,7 +102,7 @@ class RetrievalData:
         """
         if languages is None:
             return self
-        chosen = set(chosen_names(languages, self.queries.unique("language"), self.file))
+        chosen = chosen_names(languages, self.queries.unique("language"), self.file)
         queries = _rows_in(self.queries, chosen)
         asked = set(queries["id"][:])
         qrels: Qrels = {query: grades for query, grades in self.qrels.items() if query in asked}
@@ -110,14 +110,18 @@ class RetrievalData:
         if corpus:
             documents = _rows_in(self.corpus, chosen)
             qrels = _judged_of(documents, qrels)
-        return RetrievalData(documents, queries, qrels, self.file)
+        selected = RetrievalData(documents, queries, qrels, self.file)
+        chosen_names(chosen, selected.judged.unique("language"), f"{self.file} (judged)")
+        return selected
 
 
-def _rows_in(table: Dataset, languages: set[str]) -> Dataset:
-    rows: list[int] = []
+def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
+    """The rows in some languages, in the order of these."""
+    rows_of: dict[str, list[int]] = {code: [] for code in languages}
     for row, code in enumerate(table["language"][:]):
-        if code in languages:
-            rows.append(row)
+        if code in rows_of:
+            rows_of[code].append(row)
+    rows = [row for of_language in rows_of.values() for row in of_language]
     return Dataset.from_dict(table[rows])
 
 

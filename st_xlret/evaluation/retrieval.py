@@ -117,7 +117,14 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         for name, pool in self.pools.items():
             data = _loaded(pool)
             self.sizes[name] = len(data.corpus)
-            scores.update(self.score_pool(model, data))
+            of_pool = self.score_pool(model, data)
+            twice = sorted(of_pool.keys() & scores.keys())
+            if twice:
+                raise ValueError(
+                    f"the pool {name!r} and another one have queries in {', '.join(twice)}: give "
+                    "them to evaluators of their own"
+                )
+            scores.update(of_pool)
         return scores
 
     def score_pool(self, model: SentenceTransformer, data: Any) -> Scores:
@@ -170,7 +177,10 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def _uses_cosine(self, model: SentenceTransformer) -> bool:
         similarity = self.similarity or str(model.similarity_fn_name)
         if similarity not in ("cosine", "dot"):
-            raise KeyError(similarity)
+            raise ValueError(
+                f"the similarity {similarity!r} is none of a search: give cosine or dot "
+                "(--similarity)"
+            )
         return similarity == "cosine"
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:

@@ -63,23 +63,32 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     ) -> None:
         super().__init__(**options)
         _check_sides(sentences)
+        if max_sentences is not None and max_sentences < 1:
+            raise ValueError(f"max_sentences={max_sentences} leaves no sentences")
         self.role = role
         self.origin = origin
         if max_sentences is not None:
             self.origin = f"the first {max_sentences} of each language"
         self.sentences: SentencePairs = {}
+        self.languages_of: dict[str, tuple[str, str]] = {}
         for name, (one, other) in sentences.items():
             first = list(one[:max_sentences])
             second = list(other[:max_sentences])
             self.sentences[name] = (first, second)
+            self.languages_of[name] = self.language_pair(name)
 
     @classmethod
     def of_parallel(cls, sentences: Mapping[str, Sequence[str]], **options: Any) -> Self:
         """Every two languages of translations, of which the i-th sentences belong together."""
         pairs = {}
+        languages_of = {}
         for one, other in combinations(sentences, 2):
-            pairs[f"{one}-{other}"] = (sentences[one], sentences[other])
-        return cls(pairs, **options)
+            name = f"{one}-{other}"
+            pairs[name] = (sentences[one], sentences[other])
+            languages_of[name] = (one, other)
+        evaluator = cls(pairs, **options)
+        evaluator.languages_of = languages_of  # a code may have hyphens, as `pt-BR` has
+        return evaluator
 
     @staticmethod
     def language_pair(name: str) -> tuple[str, str]:
@@ -98,7 +107,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         vectors = _SentenceVectors(self, model)
         scores: Scores = {}
         for name, (one, other) in self.sentences.items():
-            first, second = self.language_pair(name)
+            first, second = self.languages_of[name]
             source = vectors.of(first, one)
             target = vectors.of(second, other)
             forward, backward = retrieval_accuracy(source, target)
@@ -154,7 +163,7 @@ class _SentenceVectors:
     def __init__(self, evaluator: BilingualRetrievalEvaluator, model: SentenceTransformer) -> None:
         self._row_of: dict[str, dict[str, int]] = {}
         for name, sides in evaluator.sentences.items():
-            for code, texts in zip(evaluator.language_pair(name), sides, strict=True):
+            for code, texts in zip(evaluator.languages_of[name], sides, strict=True):
                 rows = self._row_of.setdefault(code, {})
                 for text in texts:
                     rows.setdefault(text, len(rows))

@@ -8,8 +8,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from st_xlret.data.reading import BadLines, decoded_lines
 from st_xlret.data.sources import find_file
-from st_xlret.evaluation.base import chosen_names, name_file_in_errors
+from st_xlret.evaluation.base import chosen_names
 from st_xlret.files import PathLike
 
 if TYPE_CHECKING:
@@ -60,12 +61,13 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
     """
     if folder is None:
         return _load_hub(languages)
-    files = Path(folder).glob("tatoeba.*-eng.eng")
-    there = [file.name.split(".")[1].removesuffix("-eng") for file in files]
+    there: set[str] = set()
+    for file in Path(folder).glob("tatoeba.*-eng.eng*"):
+        there.add(file.name.split(".")[1].removesuffix("-eng"))
     pairs: SentencePairs = {}
     for code in _choose_codes(there, languages, str(folder)):
-        sentences = _read_sentences(Path(folder, f"tatoeba.{code}-eng.{code}"))
-        english = _read_sentences(Path(folder, f"tatoeba.{code}-eng.eng"))
+        sentences = _read_sentences(folder, f"tatoeba.{code}-eng.{code}")
+        english = _read_sentences(folder, f"tatoeba.{code}-eng.eng")
         pairs[tatoeba_language(code)] = (sentences, english)
     return pairs
 
@@ -100,13 +102,10 @@ def _choose_codes(codes: Iterable[str], languages: Sequence[str] | None, where: 
     return [code_of[name] for name in chosen_names(languages, code_of, where)]
 
 
-def _read_sentences(file: Path) -> list[str]:
-    with name_file_in_errors(file):
-        text = file.read_bytes().decode("utf-8")
-    # Not splitlines(), which also splits at characters that end no line; blank lines count, as
-    # positions do.
-    lines = text.removesuffix("\n").split("\n")
-    return [line.removesuffix("\r") for line in lines]
+def _read_sentences(folder: PathLike, name: str) -> list[str]:
+    """All lines of a file, plain or gzip: blank ones count, as positions do."""
+    file = find_file(folder, name)
+    return [line for _, line in decoded_lines(file, BadLines())]
 
 
 def join_on_english(folder: PathLike | None, pairs: Mapping[str, tuple[str, str]]) -> SentencePairs:

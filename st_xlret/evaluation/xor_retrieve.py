@@ -99,7 +99,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         every = list(_read_questions(file))
         there = dict.fromkeys(question.language for question in every)
         chosen = chosen_names(languages, there, str(file))
-        questions = [question for question in every if question.language in chosen]
+        questions = [each for code in chosen for each in every if each.language == code]
 
         def load_pool() -> AnsweredQuestions:
             rows = _read_passages(table)
@@ -187,6 +187,8 @@ def _read_questions(file: Path) -> Iterator[_Question]:
     """The questions that count: the released test file has no answers."""
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
+            if not isinstance(record["answers"], list):
+                raise TypeError(f"answers must be a list, found {record['answers']!r:.40}")
             answers = [answer for answer in record["answers"] if _counts(answer)]
             code = record["lang"]
             row = (str(record["id"]), "", record["question"], code)
