@@ -72,7 +72,17 @@ def features(
 ) -> dict[str, Tensor]:
     """What the Trainer hands a loss for one column."""
     batch = CrossLingualDataCollator(model.preprocess)(rows)
-    return {k.removeprefix(f"{column}_"): v for k, v in batch.items() if k.startswith(f"{column}_")}
+    return features_of(batch, column)
+
+
+def features_of(batch: dict[str, Any], column: str) -> dict[str, Tensor]:
+    """What a batch has for one column."""
+    prefix = f"{column}_"
+    of_column = {}
+    for name, value in batch.items():
+        if name.startswith(prefix):
+            of_column[name.removeprefix(prefix)] = value
+    return of_column
 
 
 def documents(
@@ -108,7 +118,7 @@ def pairs(count: int = 40) -> Dataset:
 
 
 def word_rows(count: int = 6) -> list[dict]:
-    """Word-positioned samples; the tokens of a word of the vocabulary are found by its characters."""
+    """Word-positioned samples."""
     rows = pairs(count).to_list()
     for number, row in enumerate(rows):
         for side in ("source", "target"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from st_xlret import losses as all_losses
 from st_xlret.evaluation import BENCHMARKS
+from st_xlret.losses import CrossLingualLoss
 from st_xlret.stores.registry import STORES
 from st_xlret.tables import markdown_table
 
@@ -22,6 +24,25 @@ def benchmarks() -> str:
         class_name = f"`{evaluator.__name__}`"
         rows.append([f"`{name}`", class_name, code_list(evaluator.splits), evaluator.layout])
     return markdown_table(["`--benchmark`", "evaluator", "`--split`", "files"], rows, left=4)
+
+
+def loss_classes() -> dict[str, type[CrossLingualLoss]]:
+    """The losses, by their names."""
+    classes = {}
+    for name in all_losses.__all__:
+        if name != "CrossLingualLoss":
+            classes[name] = getattr(all_losses, name)
+    return classes
+
+
+def losses() -> str:
+    """The losses, what they are trained on, and their equations."""
+    rows = []
+    for name, loss in loss_classes().items():
+        equation = loss.equation.__name__
+        link = f"[`{equation}`][st_xlret.functional.{equation}]"
+        rows.append([f"[`{name}`][st_xlret.{name}]", loss.data, f"{loss.paper}: {link}"])
+    return markdown_table(["loss", "trained on", "equation"], rows, left=3)
 
 
 def code_list(names: tuple[str, ...]) -> str:
@@ -44,7 +65,12 @@ def mapped_copies() -> str:
     return markdown_table(["store", "the mapped vectors are"], rows, left=2)
 
 
-TABLES = {"benchmarks": benchmarks, "stores": stores, "mapped copies": mapped_copies}
+TABLES = {
+    "benchmarks": benchmarks,
+    "losses": losses,
+    "stores": stores,
+    "mapped copies": mapped_copies,
+}
 """Name of a table on a page -> what makes it."""
 
 

@@ -17,6 +17,8 @@ from st_xlret.functional.tensors import (
     rows_at_once,
 )
 
+__all__ = ["contrastive_context_loss"]
+
 Tags: TypeAlias = Mapping[str, "Tensor | None"]
 """Integers of each row, by name; None where they are not compared."""
 

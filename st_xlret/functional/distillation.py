@@ -5,6 +5,8 @@ from torch import Tensor
 
 from st_xlret.functional.tensors import check_matrices, normalize_rows
 
+__all__ = ["similarity_distillation_loss"]
+
 
 def similarity_distillation_loss(
     student: Tensor,

@@ -9,6 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 from st_xlret.functional.tensors import check_matrices, normalize_rows, rows_at_once
 
+__all__ = ["language_contrastive_loss"]
+
 Reduction: TypeAlias = Literal["mean", "sum", "paper"]
 
 

@@ -11,6 +11,8 @@ from st_xlret.functional.tensors import (
     normalize_rows,
 )
 
+__all__ = ["cz_nce_loss", "info_nce_loss"]
+
 
 def info_nce_loss(
     x: Tensor, y: Tensor, *, temperature: float = 0.07, text: Tensor | None = None

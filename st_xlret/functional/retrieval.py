@@ -12,6 +12,8 @@ from st_xlret.functional.tensors import (
     normalize_rows,
 )
 
+__all__ = ["retrieval_contrastive_loss"]
+
 
 def retrieval_contrastive_loss(
     queries: Tensor,

@@ -15,6 +15,8 @@ from st_xlret.functional.tensors import (
     rows_at_once,
 )
 
+__all__ = ["masked_sentence_loss"]
+
 
 def masked_sentence_loss(
     p: Tensor,

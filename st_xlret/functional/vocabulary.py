@@ -8,6 +8,8 @@ from torch.autograd.function import once_differentiable
 
 from st_xlret.functional.tensors import at_least_float32, check_integers_per_row, check_matrices
 
+__all__ = ["chunked_cross_entropy"]
+
 # That are held at a time (4 bytes each): products with fewer rows of a vocabulary are slower.
 _MOST_LOGITS = 2**25
 

@@ -1,34 +1,43 @@
-"""The losses. Each names the equation it computes, which stands in `st_xlret.functional`.
+"""The losses: each names the equation that it computes, which stands in `st_xlret.functional`.
 
-| loss | data | equation |
-| --- | --- | --- |
-| `CCPLoss` | documents | CCP, Algorithm 1: `contrastive_context_loss` |
-| `MSMLoss` | documents | MSM, Eq. 1-2: `masked_sentence_loss` |
-| `CZNCELoss` | translations | ML-CTL, Eq. 5: `cz_nce_loss` |
-| `SemanticContrastiveLoss` | translations | lang-contrastive, Eq. 2: `info_nce_loss` |
-| `LangContrastiveLoss` | translations and further sentences | lang-contrastive, Eq. 3: `language_contrastive_loss` |
-| `RetrievalContrastiveLoss` | queries and passages | lang-contrastive, Eq. 1: `retrieval_contrastive_loss` |
-| `SimilarityDistillationLoss` | texts with a teacher's vectors | SEED, Eq. 4: `similarity_distillation_loss` |
-| `MaskedLMLoss` | any texts | BERT; MSM, Eq. 3: `chunked_cross_entropy` |
+Names load on first use. `st_xlret` has all of them, and the pages' tables and the tests of every
+loss read them from here.
 """
 
-from st_xlret.losses.base import CrossLingualLoss
-from st_xlret.losses.ccp import CCPLoss
-from st_xlret.losses.cz_nce import CZNCELoss
-from st_xlret.losses.masked_lm import MaskedLMLoss
-from st_xlret.losses.msm import MSMLoss
-from st_xlret.losses.retrieval import RetrievalContrastiveLoss
-from st_xlret.losses.similarity_distillation import SimilarityDistillationLoss
-from st_xlret.losses.translations import LangContrastiveLoss, SemanticContrastiveLoss
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "CCPLoss",
-    "CZNCELoss",
-    "CrossLingualLoss",
-    "LangContrastiveLoss",
-    "MSMLoss",
-    "MaskedLMLoss",
-    "RetrievalContrastiveLoss",
-    "SemanticContrastiveLoss",
-    "SimilarityDistillationLoss",
-]
+if TYPE_CHECKING:
+    from st_xlret.losses.base import CrossLingualLoss as CrossLingualLoss
+    from st_xlret.losses.ccp import CCPLoss as CCPLoss
+    from st_xlret.losses.cz_nce import CZNCELoss as CZNCELoss
+    from st_xlret.losses.masked_lm import MaskedLMLoss as MaskedLMLoss
+    from st_xlret.losses.msm import MSMLoss as MSMLoss
+    from st_xlret.losses.retrieval import RetrievalContrastiveLoss as RetrievalContrastiveLoss
+    from st_xlret.losses.similarity_distillation import (
+        SimilarityDistillationLoss as SimilarityDistillationLoss,
+    )
+    from st_xlret.losses.translations import LangContrastiveLoss as LangContrastiveLoss
+    from st_xlret.losses.translations import SemanticContrastiveLoss as SemanticContrastiveLoss
+
+_MODULES = {
+    "CrossLingualLoss": "st_xlret.losses.base",
+    "CCPLoss": "st_xlret.losses.ccp",
+    "CZNCELoss": "st_xlret.losses.cz_nce",
+    "MaskedLMLoss": "st_xlret.losses.masked_lm",
+    "MSMLoss": "st_xlret.losses.msm",
+    "RetrievalContrastiveLoss": "st_xlret.losses.retrieval",
+    "SimilarityDistillationLoss": "st_xlret.losses.similarity_distillation",
+    "LangContrastiveLoss": "st_xlret.losses.translations",
+    "SemanticContrastiveLoss": "st_xlret.losses.translations",
+}
+"""The module of each public name, which is imported when the name is first used."""
+
+if not TYPE_CHECKING:  # type checkers read the imports above, and report other names
+    __all__ = [*_MODULES]
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(_MODULES[name])
+        return getattr(module, name)

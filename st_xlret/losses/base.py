@@ -55,6 +55,14 @@ class CrossLingualLoss(nn.Module):
         ratio: How often batches of this loss are drawn beside those of the other losses of a run.
     """
 
+    data = ""
+    """What it is trained on, for the table of losses."""
+    equation: Callable[..., Tensor]
+    """The equation of `st_xlret.functional` that it computes."""
+    paper = ""
+    """Where the equation is printed."""
+    citation = ""
+    """BibTeX of the paper, for the model card."""
     layouts: Sequence[Layout] = (Layout(1),)
     """The ways in which the loss takes texts, and what it needs beside them."""
     gather_across_devices = True
@@ -64,8 +72,6 @@ class CrossLingualLoss(nn.Module):
     """What the loss takes, for messages."""
     fit_example = ""
     """An example for `model.fit`, for messages."""
-    citation = ""
-    """BibTeX for the model card."""
 
     def __init__(
         self,

@@ -59,13 +59,16 @@ class CCPLoss(CrossLingualLoss):
         2
     """
 
+    data = "documents"
+    equation = staticmethod(contrastive_context_loss)
+    paper = "CCP, Algorithm 1"
+    citation = CITATIONS["wu2022ccp"]
     default_batches = Windows
     takes = (
         "sentences with 'document' and 'language', "
         "or two text columns (centre, context) with 'language'"
     )
     fit_example = "InputExample(texts=[centre, context], label=language_to_id('fr'))"
-    citation = CITATIONS["wu2022ccp"]
 
     def __init__(
         self,

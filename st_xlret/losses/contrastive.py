@@ -1,6 +1,5 @@
 """Bases of the losses over several text columns: of pairs, and of any columns."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,7 +7,6 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.columns import Layout
-from st_xlret.functional import info_nce_loss
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
 
@@ -48,8 +46,6 @@ class WeightedContrastiveLoss(CrossLingualLoss):
 
 class PairContrastiveLoss(WeightedContrastiveLoss):
     """Base of the losses that compare each of N pairs with the others, by `equation`."""
-
-    equation: Callable[..., Tensor] = staticmethod(info_nce_loss)
 
     def __init__(
         self,

@@ -59,8 +59,11 @@ class CZNCELoss(PairContrastiveLoss):
         True
     """
 
-    takes = "two text columns, anchor and positive"
+    data = "translations"
+    equation = staticmethod(cz_nce_loss)
+    paper = "ML-CTL, Eq. 5"
     citation = CITATIONS["mlctl2022"]
+    takes = "two text columns, anchor and positive"
 
     def __init__(
         self,

@@ -57,6 +57,10 @@ class MaskedLMLoss(CrossLingualLoss):
     seed: Tensor
     steps: Tensor
 
+    data = "any texts"
+    equation = staticmethod(chunked_cross_entropy)
+    paper = "BERT; MSM, Eq. 3"
+    citation = CITATIONS["devlin2019bert"]
     # Sentences of documents, translations, or the blocks that `MSMLoss` hands on.
     layouts = (
         Layout(1, leaves_out=BESIDE_ONE_TEXT),
@@ -64,7 +68,6 @@ class MaskedLMLoss(CrossLingualLoss):
         Layout(0),
     )
     takes = "one text column, or 'source' and 'target'"
-    citation = CITATIONS["devlin2019bert"]
 
     def __init__(
         self,

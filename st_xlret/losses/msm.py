@@ -69,13 +69,16 @@ class MSMLoss(CrossLingualLoss):
 
     steps: Tensor
 
+    data = "documents"
+    equation = staticmethod(masked_sentence_loss)
+    paper = "MSM, Eq. 1-2"
+    citation = CITATIONS["zhang2023modeling"]
     default_batches = Blocks
     takes = (
         "sentences with 'document', 'position' and 'language', "
         "or blocks in columns 'sentence_0', 'sentence_1', ..."
     )
     fit_example = "InputExample(texts=[first, second, ...], label=document)"
-    citation = CITATIONS["zhang2023modeling"]
 
     def __init__(
         self,

@@ -50,9 +50,12 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     teacher: Tensor
     documents: Tensor | None
 
+    data = "texts with a teacher's vectors"
+    equation = staticmethod(similarity_distillation_loss)
+    paper = "SEED, Eq. 4"
+    citation = CITATIONS["fang2021seed"] + CITATIONS["reimers2020making"]
     layouts = (Layout(1, needs=("label",), leaves_out=BESIDE_ONE_TEXT),)
     takes = "one text column, and the row of the teacher's vectors of each text as 'label'"
-    citation = CITATIONS["fang2021seed"] + CITATIONS["reimers2020making"]
 
     def __init__(
         self,

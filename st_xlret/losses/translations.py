@@ -9,7 +9,7 @@ from torch import Tensor
 
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
-from st_xlret.functional import language_contrastive_loss
+from st_xlret.functional import info_nce_loss, language_contrastive_loss
 from st_xlret.functional.language import Reduction
 from st_xlret.losses.base import Columns, CrossLingualLoss
 from st_xlret.losses.contrastive import PairContrastiveLoss, WeightedContrastiveLoss
@@ -28,6 +28,9 @@ class SemanticContrastiveLoss(PairContrastiveLoss):
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
     """
 
+    data = "translations"
+    equation = staticmethod(info_nce_loss)
+    paper = "lang-contrastive, Eq. 2"
     citation = CITATIONS["hu2023language"]
     takes = "two columns of translations"
 
@@ -59,8 +62,11 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
         **options: `weight` and the other arguments of `WeightedContrastiveLoss`.
     """
 
-    layouts = (Layout(2, further="other", most_further=1),)
+    data = "translations and further sentences"
+    equation = staticmethod(language_contrastive_loss)
+    paper = "lang-contrastive, Eq. 3"
     citation = CITATIONS["hu2023language"]
+    layouts = (Layout(2, further="other", most_further=1),)
     takes = "two columns of translations and at most one of further sentences, 'other'"
 
     def __init__(

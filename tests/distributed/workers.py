@@ -13,11 +13,11 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
+from torch.nn import Module, Parameter
 from torch.nn.parallel import DistributedDataParallel
 
 from st_xlret.losses.base import CrossLingualLoss
 from st_xlret.training.loss_state import average_gradients
-from tests import tiny
 
 Result = dict[str, Any]
 Features = list[dict[str, Tensor]]
@@ -41,8 +41,11 @@ def _join_and_work(
 ) -> None:
     torch.set_num_threads(1)
     # As torchrun sets them; accelerate reads them too.
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": rank, "WORLD_SIZE": ranks}
-    os.environ.update({name: str(value) for name, value in {**address, "LOCAL_RANK": rank}.items()})
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    os.environ["MASTER_PORT"] = str(port)
+    os.environ["RANK"] = str(rank)
+    os.environ["LOCAL_RANK"] = str(rank)
+    os.environ["WORLD_SIZE"] = str(ranks)
     # The ranks compute on the CPU: on a machine with one GPU, the second would look for another.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     dist.init_process_group("gloo", timeout=timedelta(seconds=240))
@@ -50,42 +53,31 @@ def _join_and_work(
     dist.destroy_process_group()
 
 
-def share(items: list, rank: int, ranks: int) -> list:
-    size = len(items) // ranks
-    return items[rank * size : (rank + 1) * size]
-
-
 def train(
     loss: CrossLingualLoss,
     model: SentenceTransformer,
     batches: list[Features],
+    labels: list[Tensor | None],
     ranks: int,
-    labels: Any = None,
 ) -> Result:
-    """Plain gradient descent in double precision; the result must not depend on the number of ranks."""
-    losses = [module for module in loss.double().modules() if isinstance(module, CrossLingualLoss)]
-    names = {id(p): name for name, p in loss.named_parameters()}
-    owned = {names[id(p)]: p for p in loss.owned_parameters()}
-    encoder = {
-        name: p
-        for name, p in model.named_parameters()
-        if ".pooler." not in name and p.requires_grad
-    }
-    # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait for each other.
-    options = {"find_unused_parameters": True, "broadcast_buffers": False}
-    wrapped: Any = DistributedDataParallel(model, **options) if ranks > 1 else model
-    for inner in losses:
-        inner.model = wrapped
-        inner.state_is_kept = True  # as `LossStateCallback` says
+    """Plain gradient descent in double precision.
+
+    The result must not depend on the number of ranks.
+    """
+    loss.double()
+    owned = names_of(loss, loss.owned_parameters())
+    trained = {**parameters_of(model), **owned}
+    prepare(loss, model, ranks)
     result: Result = {"losses": []}
-    for step, batch in enumerate(batches):
-        value: Any = loss(batch, None if labels is None else labels[step])
-        value = sum(value.values()) if isinstance(value, dict) else value
+    for step, (batch, labels_of_step) in enumerate(zip(batches, labels, strict=True)):
+        value = loss(batch, labels_of_step)
+        if isinstance(value, dict):
+            value = sum(value.values())
         value.backward()
         if ranks > 1:
             average_gradients(list(owned.values()))
         result["losses"].append(value.detach())
-        for name, parameter in (encoder | owned).items():
+        for name, parameter in trained.items():
             if parameter.grad is not None:
                 result[f"step {step} gradient of {name}"] = parameter.grad.clone()
                 with torch.no_grad():
@@ -96,7 +88,35 @@ def train(
     return result
 
 
-def mask_every_third(input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Masking without chance, so that two ranks hide what one does."""
-    chosen = (input_ids > 4) & (input_ids % 3 == 0)
-    return input_ids.masked_fill(chosen, tiny.tokenizer().mask_token_id), chosen
+def prepare(loss: CrossLingualLoss, model: SentenceTransformer, ranks: int) -> None:
+    """Wrap the encoder as the host does, and keep state as `LossStateCallback` does."""
+    wrapped: Any = model
+    if ranks > 1:
+        # As the host sets it: with buffers sent, ranks of different numbers of micro-batches wait
+        # for each other.
+        wrapped = DistributedDataParallel(
+            model, find_unused_parameters=True, broadcast_buffers=False
+        )
+    losses = [module for module in loss.modules() if isinstance(module, CrossLingualLoss)]
+    for inner in losses:
+        inner.model = wrapped
+        inner.state_is_kept = True
+
+
+def parameters_of(model: SentenceTransformer) -> dict[str, Parameter]:
+    """The parameters of an encoder that are trained."""
+    trained = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad and ".pooler." not in name:
+            trained[name] = parameter
+    return trained
+
+
+def names_of(module: Module, parameters: list[Parameter]) -> dict[str, Parameter]:
+    """Some parameters of a module, by name."""
+    wanted = {id(parameter) for parameter in parameters}
+    named = {}
+    for name, parameter in module.named_parameters():
+        if id(parameter) in wanted:
+            named[name] = parameter
+    return named

@@ -2,13 +2,14 @@
 
 import pytest
 
-from docs.tools.tables import TABLES, with_tables
+from docs.tools.tables import TABLES, loss_classes, with_tables
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.stores.registry import STORES
 from tests.conftest import REPOSITORY
 
 LISTED = {
     "benchmarks": BENCHMARKS,
+    "losses": loss_classes(),
     "stores": [kind.example for kind in STORES],
     "mapped copies": [kind.name for kind in STORES],
 }

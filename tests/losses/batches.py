@@ -1,4 +1,4 @@
-"""Batches of documents and of columns that the tests of the losses share, and encoders with two routes."""
+"""Batches of documents and of columns that the tests of the losses share, and two encoders."""
 
 import random
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from st_xlret.languages import language_to_id
 from st_xlret.losses import MSMLoss, SimilarityDistillationLoss
 from tests import tiny
 
-EN, FR = language_to_id("en"), language_to_id("fr")
+EN = language_to_id("en")
+FR = language_to_id("fr")
 
 
 def taught(model: SentenceTransformer, **options: Any) -> SimilarityDistillationLoss:
     """Distillation of 8 vectors."""
-    return SimilarityDistillationLoss(
-        model, torch.eye(8, model.get_embedding_dimension()), **options
-    )
+    teacher = torch.eye(8, model.get_embedding_dimension())
+    return SimilarityDistillationLoss(model, teacher, **options)
 
 
 def msm(model: SentenceTransformer, *, dropout: float = 0.0, **options: Any) -> MSMLoss:
@@ -42,22 +42,29 @@ def block_features(
 ) -> dict[str, Tensor]:
     """A column of sentences of documents of the given lengths, in the given order of rows."""
     dice = random.Random(seed)
-    rows = [(block, place) for block, length in enumerate(lengths) for place in range(length)]
-    texts = texts or [tiny.sentence(dice, 2 + dice.randrange(9)) for _ in rows]
-    order = order or range(len(rows))
-    rows, texts = [rows[i] for i in order], [texts[i] for i in order]
-    features = model.preprocess(texts)
-    features["block_id"] = torch.tensor([100 * seed + block for block, _ in rows])
+    rows = []
+    for block, length in enumerate(lengths):
+        rows += [(block, place) for place in range(length)]
+    if texts is None:
+        texts = [tiny.sentence(dice, 2 + dice.randrange(9)) for _ in rows]
+    if order is None:
+        order = range(len(rows))
+    in_order = [rows[number] for number in order]
+    texts_in_order = [texts[number] for number in order]
+    blocks = torch.tensor([block for block, _ in in_order])
+    features = model.preprocess(texts_in_order)
+    features["block_id"] = 100 * seed + blocks
     features["document_id"] = features["block_id"].clone()
-    features["sentence_position"] = torch.tensor([10 + place for _, place in rows])
-    features["language_id"] = torch.tensor([languages[block] for block, _ in rows])
-    features["text_id"] = torch.tensor([text_to_id(text) for text in texts])
+    features["sentence_position"] = torch.tensor([10 + place for _, place in in_order])
+    features["language_id"] = torch.tensor(languages)[blocks]
+    features["text_id"] = torch.tensor([text_to_id(text) for text in texts_in_order])
     return features
 
 
 def two_encoders(make: Any = tiny.transformer, *, default: str | None = "document") -> Any:
     """A Router of a query encoder and a passage encoder, and the two themselves."""
-    query, passage = make(seed=1), make(seed=2)
+    query = make(seed=1)
+    passage = make(seed=2)
     router = Router.for_query_document(
         list(query.children()), list(passage.children()), default_route=default
     )
@@ -67,20 +74,38 @@ def two_encoders(make: Any = tiny.transformer, *, default: str | None = "documen
 def columns(
     model: SentenceTransformer,
     rows: list[dict[str, Any]],
-    names: tuple[str, ...] = ("source", "target"),
+    names: Sequence[str] = ("source", "target"),
     **options: Any,
 ) -> list[dict[str, Tensor]]:
     """What the Trainer hands a loss."""
     batch = CrossLingualDataCollator(model.preprocess, **options)(rows)
-    return [
-        {k.removeprefix(f"{name}_"): v for k, v in batch.items() if k.startswith(f"{name}_")}
-        for name in names
-    ]
+    return [tiny.features_of(batch, name) for name in names]
 
 
 def rows_with_others() -> list[dict[str, Any]]:
     """Translations, each with a sentence of its own beside it."""
     pairs = tiny.pairs(12).to_list()
-    return [
-        {**row, "other": other["source"]} for row, other in zip(pairs[:6], pairs[6:], strict=True)
-    ]
+    rows = []
+    for row, other in zip(pairs[:6], pairs[6:], strict=True):
+        rows.append({**row, "other": other["source"]})
+    return rows
+
+
+def translations(step: int) -> list[dict[str, Any]]:
+    """Six translations with words and further sentences: the first and the last are equal."""
+    pairs = tiny.word_rows(36)
+    rows = []
+    for row in range(6 * step, 6 * step + 6):
+        rows.append({**pairs[row], "other": pairs[18 + row]["target"]})
+    rows[5] = rows[0]  # the same pair on both of two ranks
+    rows[4]["target"] = rows[1]["target"]  # and the same text beside another
+    return rows
+
+
+def questions(step: int) -> list[dict[str, Any]]:
+    """Six queries with a passage and a hard negative each."""
+    rows = []
+    for row in translations(step):
+        question = {"query": row["source"], "positive": row["target"], "negative": row["other"]}
+        rows.append(question)
+    return rows

@@ -29,8 +29,11 @@ from st_xlret.modules import (
 )
 from st_xlret.training import CrossLingualTrainer, CrossLingualTrainingArguments
 from tests import tiny
+from tests.losses.examples import EXAMPLES
 
 KINDS = ("ccp", "msm", "ml-ctl", "joint")
+ALONE = {f"example {name}": example for name, example in EXAMPLES.items()}
+"""A run of each loss alone."""
 PARTS = ("semantic", "language", "retrieval")
 
 
@@ -184,6 +187,9 @@ def system_of(
     scope: str = "total",
     two_encoders: bool = False,
 ) -> System:
+    """A system, or the example of one loss."""
+    if kind in ALONE:
+        return System({kind: ALONE[kind].build(model)}, {kind: ALONE[kind].dataset})
     if kind == "ccp":
         return ccp_system(model, scope=scope)
     if kind == "msm":

@@ -21,7 +21,7 @@ from st_xlret.losses import CCPLoss, CZNCELoss, MaskedLMLoss, SemanticContrastiv
 from st_xlret.modules import LanguageMemoryBank
 from st_xlret.training import LOSS_STATE_FILE, CrossLingualTrainer, LossStateCallback
 from tests import tiny
-from tests.training.runs import KINDS, Recorder, arguments, changed, run_of, state_of
+from tests.training.runs import ALONE, KINDS, Recorder, arguments, changed, run_of, state_of
 
 
 def trained(kind: str, folder: Path, **options: Any) -> tuple[Any, Recorder]:
@@ -40,6 +40,7 @@ RESUMED: list[tuple[str, int, dict[str, Any]]] = [
     ("msm", 4, {"gradient_accumulation_steps": 2}),
     ("ml-ctl", 6, {}),
     ("joint", 4, {"gradient_accumulation_steps": 2}),
+    *[(kind, 4, {}) for kind in ALONE],
 ]
 
 
