@@ -209,11 +209,11 @@ class Store(AbstractContextManager["Store"]):
         return path
 
     def warn_of_others(self, into: str, count: int) -> None:
-        """Warn of rows in a copy that are none of the store."""
+        """Warn of rows in a copy that have no vector in the store: a copy loses no row."""
         if count > 0:
             warnings.warn(
-                f"{self.name}: rows of {into} that are not in it, or not any more, stay there: "
-                f"{count}. Delete them, or write a new copy",
+                f"{self.name}: rows of {into} that it does not have, or without a vector now, "
+                f"stay there: {count}. Delete them, or write a new copy",
                 stacklevel=3,
             )
 

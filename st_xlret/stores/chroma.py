@@ -6,7 +6,6 @@ from itertools import compress
 from typing import Any
 from urllib.parse import urlsplit
 
-import numpy as np
 import pyarrow as pa
 
 from st_xlret.optional import import_optional
@@ -22,7 +21,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
-from st_xlret.stores.reruns import There, WrittenRows, due_rows
+from st_xlret.stores.reruns import WrittenRows, due_rows
 from st_xlret.stores.waiting import answer_within
 
 _MARK = "st_xlret"  # in the metadata of a collection
@@ -82,11 +81,11 @@ class ChromaStore(Store):
         with self.sanitize_errors():
             mapped = self._ensure_collection(into, mark)
             ids = self._ids_in(self.collection)
-            others = set(self._ids_in(mapped)) - set(ids)
+            others = len(set(self._ids_in(mapped)) - set(ids))
             for entries in self._pages(ids):
                 vectors = batch_vectors(change(self._as_batch(entries)))
-                self._write_entries(mapped, entries, vectors, rows)
-        self.warn_of_others(into, len(others))
+                others += self._write_entries(mapped, entries, vectors, rows)
+        self.warn_of_others(into, others)
         return rows
 
     def _ensure_collection(self, into: str, mark: str) -> Any:
@@ -104,35 +103,26 @@ class ChromaStore(Store):
 
     def _write_entries(
         self, mapped: Any, entries: dict[str, Any], vectors: Matrix, rows: WrittenRows
-    ) -> None:
-        """Write copies of some entries, where others are there or none."""
-        due = due_rows(vectors, self._there(mapped, entries), self.numbers)
+    ) -> int:
+        """Write copies of some entries, where others are there or none.
+
+        Gives how many copies there are of entries whose vector can no longer be mapped. What others
+        have added to the metadata of a copy stays.
+        """
+        due = due_rows(vectors, self._there(mapped, entries["ids"]), self.numbers)
         rows.count(due)
-        # A changed one too: `upsert` would keep metadata that are gone.
-        removed = list(compress(entries["ids"], due.is_stale | due.is_changed))
-        if removed:
-            self._ask(mapped.delete, ids=removed)
         is_sent = due.is_new | due.is_changed
         if is_sent.any():
             copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}
             self._add(mapped, copies, vectors[is_sent])
+        return int(due.is_stale.sum())
 
-    def _there(self, mapped: Any, entries: Mapping[str, Any]) -> There:
-        """The copies of some entries."""
-        copies = self._ask(mapped.get, ids=entries["ids"], include=_COLUMNS)
-        place_of = {name: place for place, name in enumerate(copies["ids"])}
-        vectors = []
-        is_same_beside = []
-        for row, name in enumerate(entries["ids"]):
-            if name in place_of:
-                place = place_of[name]
-                vectors.append(copies["embeddings"][place])
-                is_same_beside.append(_beside(copies, place) == _beside(entries, row))
-            else:
-                vectors.append(None)
-                is_same_beside.append(False)
-        column = nullable_vector_column(vectors, self.dimension)
-        return There(column_vectors(column), np.array(is_same_beside, bool))
+    def _there(self, mapped: Any, ids: Sequence[str]) -> Matrix:
+        """The mapped vectors that some entries have, (n, d), NaN for none."""
+        copies = self._ask(mapped.get, ids=ids, include=["embeddings"])
+        vector_of = dict(zip(copies["ids"], copies["embeddings"], strict=True))
+        vectors = [vector_of.get(name) for name in ids]
+        return column_vectors(nullable_vector_column(vectors, self.dimension))
 
     def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
         ids = copies["ids"]
@@ -181,9 +171,3 @@ class ChromaStore(Store):
         if not self.is_server:
             return function(*values, **named)
         return answer_within(_ANSWER, partial(function, *values, **named))
-
-
-def _beside(entries: Mapping[str, Any], place: int) -> tuple[Any, ...]:
-    """What an entry has beside its vector."""
-    metadata = entries["metadatas"][place]
-    return metadata or {}, entries["documents"][place], entries["uris"][place]

@@ -13,6 +13,7 @@ from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import (
+    Matrix,
     batch_vectors,
     column_vectors,
     first_vector_length,
@@ -20,7 +21,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import There, WrittenRows, due_rows
+from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
@@ -255,7 +256,7 @@ class PostgresStore(Store):
             raise self.wrong_length(key, length)
 
     def _write_rows(
-        self, new: Any, batch: pa.RecordBatch, there: There, written: WrittenRows
+        self, new: Any, batch: pa.RecordBatch, there: Matrix, written: WrittenRows
     ) -> None:
         """Write mapped vectors where others are there or none; null where there should be none."""
         due = due_rows(batch_vectors(batch), there, self.numbers)
@@ -316,7 +317,7 @@ class PostgresStore(Store):
             column = self.vector_column(keys, [_numbers_of(vector) for vector in vectors])
             there = self.vector_column(keys, [_numbers_of(vector) for vector in mapped])
             batch = make_batch(keys, column, dict(zip(beside, others, strict=True)))
-            yield _Rows(batch, There(column_vectors(there)))
+            yield _Rows(batch, column_vectors(there))
             names["last"] = self.sql.Literal(keys[-1])
             condition = f"{{key}} > {{last}}::{self.key_type}"
 
@@ -379,10 +380,10 @@ class PostgresStore(Store):
 
 
 class _Rows(NamedTuple):
-    """Rows of the table, and what is there of them in a new column."""
+    """Rows of the table, and the vectors (n, d) in a new column, NaN for none."""
 
     batch: pa.RecordBatch
-    there: There
+    there: Matrix
 
 
 def _as_kept(name: str) -> str:

@@ -21,7 +21,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import There, WrittenRows, due_rows
+from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
 _NUMBERS = 250_000  # in a request
@@ -194,8 +194,8 @@ class _Target(ABC):
         """Make the place, if it is not there; refuse it if it bears another mark."""
 
     @abstractmethod
-    def there(self, records: Sequence[Any]) -> There:
-        """What is there of some records."""
+    def there(self, records: Sequence[Any]) -> Matrix:
+        """The mapped vectors that some records have, (n, d), NaN for none."""
 
     @abstractmethod
     def remove(self, ids: list[Any]) -> None:
@@ -248,10 +248,9 @@ class _NewVector(_Target):
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
-    def there(self, records: Sequence[Any]) -> There:
+    def there(self, records: Sequence[Any]) -> Matrix:
         """The vectors of the same points."""
-        vectors = [_vector_of(record, self.into) for record in records]
-        return There(self._nullable(vectors))
+        return self._nullable([_vector_of(record, self.into) for record in records])
 
     def remove(self, ids: list[Any]) -> None:
         """Remove the vector from its points."""
@@ -314,49 +313,37 @@ class _NewCollection(_Target):
         for field, index in self.store.info.payload_schema.items():
             client.create_payload_index(self.into, field, index.params or index.data_type)
 
-    def there(self, records: Sequence[Any]) -> There:
-        """The copies of the points."""
+    def there(self, records: Sequence[Any]) -> Matrix:
+        """The vectors of the copies."""
         ids = [record.id for record in records]
-        copies = self.client.retrieve(self.into, ids, with_payload=True, with_vectors=True)
-        copy_of = {copy.id: copy for copy in copies}
-        vectors = []
-        is_same_beside = []
-        for record in records:
-            copy = copy_of.get(record.id)
-            vectors.append(None if copy is None else _vector_of(copy, ""))
-            is_same_beside.append(copy is not None and _beside(copy) == _beside(record))
-        return There(self._nullable(vectors), np.array(is_same_beside, bool))
+        copies = self.client.retrieve(self.into, ids, with_payload=False, with_vectors=True)
+        vector_of = {copy.id: _vector_of(copy, "") for copy in copies}
+        return self._nullable([vector_of.get(name) for name in ids])
 
     def remove(self, ids: list[Any]) -> None:
-        """Remove the copies of the points."""
-        if ids:
-            self.client.delete(self.into, self.models.PointIdsList(points=ids))
+        """Remove nothing: a copy loses no point. Those that should go are counted at the end."""
 
     def warn_of_others(self, count: int) -> None:
         """Warn if there are other points than copies."""
         self.store.warn_of_others(self.into, self._count(self.into) - count)
 
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
-        """Copy the points, with the mapped vectors in the place of theirs."""
+        """Copy the points, with the mapped vectors in the place of theirs.
+
+        What others have added to the payload of a copy stays.
+        """
+        present = self.client.retrieve(self.into, [record.id for record in records])
+        payload_there = {copy.id: copy.payload or {} for copy in present}
         points = []
         for record, vector in zip(records, vectors, strict=True):
+            payload = {**payload_there.get(record.id, {}), **(record.payload or {})}
             copied: Any = vector
             if isinstance(record.vector, dict):  # with sparse ones
                 copied = {**record.vector, "": vector}
-            points.append(
-                self.models.PointStruct(id=record.id, vector=copied, payload=record.payload)
-            )
+            points.append(self.models.PointStruct(id=record.id, vector=copied, payload=payload))
         self.client.upsert(self.into, points)
 
     def counts(self, ids: list[Any]) -> tuple[int, int]:
         """All were copied: what is deleted meanwhile stays in the copy."""
         of_ids = self.models.HasIdCondition(has_id=ids)
         return len(ids), self._count(self.into, of_ids)
-
-
-def _beside(record: Any) -> tuple[Any, Any]:
-    """What a point has beside its vector: the payload and sparse vectors."""
-    others = {}
-    if isinstance(record.vector, dict):
-        others = {name: vector for name, vector in record.vector.items() if name}
-    return record.payload or {}, others

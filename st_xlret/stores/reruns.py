@@ -33,18 +33,6 @@ class WrittenRows:
         self.changed += int(due.is_changed.sum())
 
 
-class There(NamedTuple):
-    """What is there of the rows of a batch.
-
-    Attributes:
-        vectors: Mapped vectors, (n, d), NaN for none.
-        is_same_beside: Of a copy, whether what stands beside the vector is the same, (n,).
-    """
-
-    vectors: Matrix
-    is_same_beside: NDArray[np.bool_] | bool = True
-
-
 class Due(NamedTuple):
     """What is to be done with the rows of a batch, (n,) each.
 
@@ -61,14 +49,13 @@ class Due(NamedTuple):
     is_stale: NDArray[np.bool_]
 
 
-def due_rows(mapped: Matrix, there: There, numbers: Any) -> Due:
+def due_rows(mapped: Matrix, there: Matrix, numbers: Any) -> Due:
     """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers."""
     has_vector = ~np.isnan(mapped[:, 0])
-    is_there = ~np.isnan(there.vectors[:, 0])
+    is_there = ~np.isnan(there[:, 0])
     tolerance = max(_LEAST_TOLERANCE, 2 * float(np.finfo(numbers).eps))
     largest = np.abs(mapped).max(axis=1)
-    difference = np.abs(mapped - there.vectors).max(axis=1)
-    is_same = (difference <= tolerance * largest) & there.is_same_beside
+    is_same = np.abs(mapped - there).max(axis=1) <= tolerance * largest
     return Due(
         is_new=has_vector & ~is_there,
         is_changed=has_vector & is_there & ~is_same,

@@ -1,6 +1,7 @@
 """A rerun of `apply` writes what is missing or has changed; nothing of the user's is touched."""
 
 import socket
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -64,9 +65,7 @@ def mapped_vectors(address: str) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("name", CONTINUED)
-def test_a_rerun_maps_again_what_has_changed(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_a_rerun_maps_again_what_has_changed(name: str, request: pytest.FixtureRequest) -> None:
     maker = stores.MAKERS[name]
     made = Made(maker, maker.make(request.getfixturevalue))
     into, mapped = made.beside("mapped")
@@ -74,19 +73,21 @@ def test_a_rerun_maps_again_what_has_changed(
         calibration = replace(CALIBRATION, metric=store.metric or "cosine")
         assert apply_calibration(calibration, store, into) == (10, {}, 0)
     CHANGES[made.kind.name](made, request)
-    with open_store(made.address) as store:
+    with open_store(made.address) as store, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         again = apply_calibration(calibration, store, into)
     assert again == (1, {"without a vector that can be mapped": 1}, 1)
     with open_store(made.address) as store:
         assert apply_calibration(calibration, store, into).written == 0
     there = mapped_vectors(mapped)
-    assert len(there) == 9, "a mapped vector without its vector is removed"
+    is_copy = maker.part == "collection"
+    assert len(there) == (10 if is_copy else 9), "a copy loses no row; a column or vector does"
+    assert is_copy == any("without a vector now, stay there: 1" in str(w.message) for w in caught)
     expected = calibration.transform(NEW, "document")
     assert min(np.abs(row - expected).max() for row in there) < 2e-3
 
 
-def test_a_copy_follows_what_stands_beside_a_vector(tmp_path: Path) -> None:
-    """What was put into the copy by others stays, and is named."""
+def test_what_others_have_put_into_a_copy_stays(tmp_path: Path) -> None:
     address = stores.chroma(tmp_path)
     client = pytest.importorskip("chromadb").PersistentClient(str(tmp_path / "chroma"))
     collection = client.get_collection("docs", embedding_function=None)
@@ -94,16 +95,36 @@ def test_a_copy_follows_what_stands_beside_a_vector(tmp_path: Path) -> None:
     calibration = replace(CALIBRATION, metric="cosine")
     with open_store(address) as store:
         assert apply_calibration(calibration, store, "mapped").written == 10
-        collection.update(ids=["3"], documents=["another text"], embeddings=VECTORS[3:4])
-        assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+        copies = client.get_collection("mapped", embedding_function=None)
+        copies.update(ids=["3"], metadatas=[{"mine": 1}])
+        copies.add(ids=["own"], embeddings=[NEW])
+        collection.update(ids=["3"], documents=["another text"], embeddings=[NEW])
         collection.delete(ids=["5"])
-        with pytest.warns(UserWarning, match="rows of mapped that are not in it.*: 1"):
-            assert apply_calibration(calibration, store, "mapped").written == 0
-        copy = store.client.get_collection("mapped").get(include=["documents", "metadatas", "uris"])
-    assert "5" in copy["ids"]
+        with pytest.warns(UserWarning, match="rows of mapped that it does not have.*: 2"):
+            assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+    copy = copies.get(ids=["3", "5", "own"], include=["documents", "metadatas", "uris"])
+    assert sorted(copy["ids"]) == ["3", "5", "own"]
     place = copy["ids"].index("3")
-    assert LANGUAGES[3] is None and not copy["metadatas"][place]
+    assert LANGUAGES[3] is None, "an entry without metadata is copied"
+    assert copy["metadatas"][place] == {"mine": 1}
     assert (copy["documents"][place], copy["uris"][place]) == ("another text", "a.png")
+
+
+def test_a_payload_that_others_have_added_to_stays_in_qdrant(tmp_path: Path) -> None:
+    address = stores.qdrant(tmp_path)
+    calibration = replace(CALIBRATION, metric="cosine")
+    with open_store(address) as store:
+        apply_calibration(calibration, store, "mapped")
+    client, models = stores.open_qdrant(tmp_path)
+    client.set_payload("mapped", {"mine": 1}, points=[0])
+    client.update_vectors("docs", [models.PointVectors(id=0, vector=NEW.tolist())])
+    client.close()
+    with open_store(address) as store:
+        assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+    client, _ = stores.open_qdrant(tmp_path)
+    (copy,) = client.retrieve("mapped", [0])
+    client.close()
+    assert (copy.payload["mine"], copy.payload["text"]) == (1, "text 0")
 
 
 def test_the_index_of_a_copy_in_chroma_is_that_of_its_source(tmp_path: Path) -> None:
