@@ -121,11 +121,7 @@ class Run:
         repository = self._open_repository() if self._push and is_first else None
         model = trainer.model
         used = [evaluator for evaluator in evaluators if evaluator is not None]
-        trainer.loss_state.options = self.options
-        trainer.loss_state.keep = self.args.save_total_limit
-        trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
-        if self.args.logging_steps == type(self.args).logging_steps:
-            trainer.add_callback(LogOftenInShortRuns())
+        self._prepare_trainer(trainer)
         checkpoint = checkpoint_to_resume(self.args, self.options)
         before = evaluator_scores(used, model) if is_first else {}
         started = time.perf_counter()
@@ -147,6 +143,14 @@ class Run:
         if repository is not None:
             print(f"pushed to {repository.upload(path)}")
         return results
+
+    def _prepare_trainer(self, trainer: CrossLingualTrainer) -> None:
+        """Let the Trainer keep the run's options and checkpoints, and log often enough."""
+        trainer.loss_state.options = self.options
+        trainer.loss_state.keep = self.args.save_total_limit
+        trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
+        if self.args.logging_steps == type(self.args).logging_steps:
+            trainer.add_callback(LogOftenInShortRuns())
 
     def _open_repository(self) -> Repository:
         args = self.args

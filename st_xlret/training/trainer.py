@@ -109,22 +109,12 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         ensure_card_data(encoder)  # the host's would show texts of the data
         train_dataset = select_loss_columns(train_dataset, losses)
         eval_dataset = select_loss_columns(eval_dataset, losses)
-        # A joint step is one round over the data sets: the host accumulates their gradients.
-        is_sum = args.joint and isinstance(train_dataset, Mapping)
-        self._parts = len(train_dataset) if is_sum else 1
-        args.gradient_accumulation_steps *= self._parts
+        is_stream = isinstance(train_dataset, IterableDataset)
+        check_host_arguments(args, has_own_loss=has_own_loss(losses), is_stream=is_stream)
+        self._parts = count_parts(args, train_dataset)
         # By data set, since the last line of the log.
         self._loss_values: dict[str, list[float]] = {}
-        is_stream = isinstance(train_dataset, IterableDataset)
-        if is_stream and args.batch_sampler is None:
-            # The host draws it, and warns of samplers.
-            args.batch_sampler = sampler.BatchSamplers.BATCH_SAMPLER
-        check_host_arguments(args, has_own_loss=has_own_loss(losses), is_stream=is_stream)
-        if has_two_encoders(encoder) and not args.router_mapping:
-            # Two passes on different parameters: DDP would take those of one pass for all that are
-            # unused.
-            args.ddp_find_unused_parameters = False
-            freeze_unused(encoder)
+        adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
         super().__init__(
@@ -448,6 +438,33 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         check_finite(self.model)
         for loss in self.loss_state.losses.values():
             check_finite(loss)
+
+
+def count_parts(args: CrossLingualTrainingArguments, train_dataset: Any) -> int:
+    """The number of data sets of which each step has a batch; 1 where it has one batch."""
+    if args.joint and isinstance(train_dataset, Mapping):
+        return len(train_dataset)
+    return 1
+
+
+def adapt_arguments(
+    args: CrossLingualTrainingArguments,
+    encoder: SentenceTransformer,
+    *,
+    parts: int,
+    is_stream: bool,
+) -> None:
+    """Set what the host needs of its arguments for joint steps, streams and two encoders."""
+    # A joint step is one round over the data sets: the host accumulates their gradients.
+    args.gradient_accumulation_steps *= parts
+    if is_stream and args.batch_sampler is None:
+        # The host draws it, and warns of samplers.
+        args.batch_sampler = sampler.BatchSamplers.BATCH_SAMPLER
+    if has_two_encoders(encoder) and not args.router_mapping:
+        # Two passes on different parameters: DDP would take those of one pass for all that are
+        # unused.
+        args.ddp_find_unused_parameters = False
+        freeze_unused(encoder)
 
 
 def delete_adapters(hub: HfApi, name: str, revision: str | None) -> None:
