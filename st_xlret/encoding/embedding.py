@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -64,7 +64,7 @@ def encode(
     if precision in _ROUNDED:
         rows = [texts] if isinstance(texts, str) else texts
         vectors = encode(model, rows, language, role=role, **options)
-        rounded = _rounded(vectors, cast(_Rounding, precision), options)
+        rounded = _rounded(vectors, precision, options)
         return rounded[0] if isinstance(texts, str) else rounded
     if precision not in PRECISIONS:
         names = ", ".join((*PRECISIONS, *_ROUNDED))
