@@ -30,6 +30,10 @@ _FORMS = {
     "tags": re.compile(r"\w[\w .:/+-]*"),
 }
 _LISTS = ("language", "datasets")
+_SCORES_FALL = (
+    "Scores are lower than those of the encoder, for the map takes away what all texts share: "
+    "compare the scores of one query with each other, and choose thresholds anew."
+)
 # Tags that speak of files or figures of a model, and so not of one that is made from it.
 _OWN_TAGS = {"generated_from_trainer", "mteb", "onnx", "openvino", "transformers.js"}
 
@@ -208,6 +212,7 @@ def set_card_calibration(
         "A map after the encoder brings the embeddings of all languages into one space.",
         "\n".join(steps),
         f"Strength: {calibration.strength:g}. Queries have a map of their own: {has_queries}.",
+        _SCORES_FALL,
         _how_languages_are_chosen(model, calibration),
         "\n".join(notes),
     ]

@@ -12,11 +12,14 @@ _SHOWN = 3
 
 
 def example_answers(languages: Sequence[str]) -> list[str]:
-    """Answers to the question, in languages of a model where there are enough, else in others."""
-    in_languages = [text for code, text in ANSWERS.items() if code in languages]
-    if len(in_languages) < _SHOWN:
-        in_languages = list(ANSWERS.values())
-    return in_languages[:_SHOWN]
+    """Answers to the question, in the languages of a model; in any where it names none of ours.
+
+    In another language than those of its calibration, a right answer may score low.
+    """
+    answers = [text for code, text in ANSWERS.items() if code in languages]
+    if not answers:
+        answers = list(ANSWERS.values())
+    return answers[:_SHOWN]
 
 
 def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
@@ -32,11 +35,14 @@ def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
     of_role: dict[Role, str] = {"query": codes[0], "document": codes[-1]}
     calls: dict[Role, tuple[str, str]] = {}
     for role, code in of_role.items():
-        has_own_map = role == "query" and f"query_{code}" in tasks
-        task = f"query_{code}" if has_own_map else code
+        task = code
+        if role == "query" and f"query_{code}" in tasks:
+            task = f"query_{code}"
+        arguments = ["texts", f'task="{task}"']
         name = prompt_name(model, role)
-        prompt = f', prompt_name="{name}"' if name else ""
-        calls[role] = (code, f'model.encode(texts, task="{task}"{prompt})')
+        if name:
+            arguments.append(f'prompt_name="{name}"')
+        calls[role] = (code, f"model.encode({', '.join(arguments)})")
     return calls
 
 

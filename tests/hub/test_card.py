@@ -18,7 +18,7 @@ from st_xlret import save_portable
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
-from st_xlret.hub.texts import LICENSES, STEPS
+from st_xlret.hub.texts import ANSWERS, LICENSES, STEPS
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 from tests.conftest import REPOSITORY
@@ -148,14 +148,31 @@ def test_the_card_of_a_calibrated_model(
     assert (written.data.language or []) == [code.partition("-")[0] for code in languages]
 
 
-def test_examples_are_in_the_models_languages(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("languages", "answers"),
+    [
+        (["de", "es", "zh"], ["de", "es", "zh"]),
+        (["de", "sw", "en"], ["en", "de"]),  # no third one, which has no part in a calibration
+        (["sw"], ["en", "de", "es"]),
+    ],
+)
+def test_examples_are_in_the_models_languages(
+    tmp_path: Path, languages: list[str], answers: list[str]
+) -> None:
     model = tiny.static()
-    set_card_data(model, languages=["de", "es", "zh"])
+    set_card_data(model, languages=languages)
     written = card(model, tmp_path)
     (example,) = written.data.to_dict()["widget"]
-    assert len(example["sentences"]) == 3 and all(
-        sentence in written.text for sentence in example["sentences"]
-    )
+    assert example["sentences"] == [ANSWERS[code] for code in answers]
+    for sentence in example["sentences"]:
+        assert sentence in written.text
+
+
+def test_the_card_says_what_its_differences_and_scores_are_of(tmp_path: Path) -> None:
+    save_portable(export(tiny.static(), CalibrationLayer(8, steps=["lsar"])), tmp_path)
+    text = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "Measured on another model, multilingual-e5-small" in text
+    assert "Scores are lower than those of the encoder" in text
 
 
 @pytest.mark.parametrize(
