@@ -1,11 +1,10 @@
 """Arguments of the host that batches and schedules of this package do not obey: refused by name."""
 
-from typing import Any
-
 import torch
 from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
+from transformers.trainer_pt_utils import AcceleratorConfig
 
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 
@@ -51,8 +50,8 @@ def check_of_loading(
     is_stream: bool,
 ) -> None:
     """Refuse what would tear apart the batches of several processes."""
-    config: Any = args.accelerator_config
-    if args.world_size == 1:
+    config = args.accelerator_config
+    if args.world_size == 1 or not isinstance(config, AcceleratorConfig):
         return
     if config.split_batches and has_own_loss:
         raise ValueError(
@@ -89,12 +88,13 @@ def check_of_several_data_sets(
 
 def has_rate_by_step(args: CrossLingualTrainingArguments) -> bool:
     """Whether the host's schedule is a function of the step, whose values can be divided."""
+    options = args.lr_scheduler_kwargs
     weight = torch.nn.Parameter(torch.zeros(1))
     schedule = get_scheduler(
         args.lr_scheduler_type,
         optimizer=torch.optim.SGD([weight], lr=1.0),
         num_warmup_steps=1,
         num_training_steps=2,
-        scheduler_specific_kwargs=dict(args.lr_scheduler_kwargs or {}),
+        scheduler_specific_kwargs=dict(options) if isinstance(options, dict) else {},
     )
     return isinstance(schedule, LambdaLR)

@@ -130,11 +130,10 @@ def _weights_in_folder(transformer: PreTrainedModel) -> dict[str, Tensor]:
     if not path:
         return {}
     try:
-        saved: Any = type(transformer).from_pretrained(path)
+        saved = type(transformer).from_pretrained(path)
     except (OSError, ValueError):
         return {}
-    weights: dict[str, Tensor] = saved.state_dict()
-    return weights
+    return dict(saved.state_dict())
 
 
 def adapter_files(paths: Iterable[PurePath]) -> list[PurePath]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset, IterableDataset
@@ -136,7 +136,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             collator = self.data_collator_class(model.preprocess, prompts=args.prompts)
             collator.role_routes = {role: role or "document" for role in ROLES}
         else:
-            collator = super().get_data_collator(model, args, processing_class)
+            of_host = super().get_data_collator(model, args, processing_class)
+            collator = cast(CrossLingualDataCollator, of_host)
         if any(model.prompts.values()):
             collator.role_prompts = {role: role_prompt(model, role) for role in ROLES}
         return collator
@@ -211,7 +212,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
         Unless the arguments name a sampler.
         """
-        chosen: Any = self.args.multi_dataset_batch_sampler
+        chosen = self.args.multi_dataset_batch_sampler
         proportional = sampler.MultiDatasetBatchSamplers.PROPORTIONAL
         of_all: Any = (dataset, batch_samplers, generator, self._seed_of_batches())
         if self.args.joint:
@@ -221,10 +222,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         losses = [self._package_loss_of(part) for part in dataset.datasets]
         ratios = [1.0 if loss is None else loss.ratio for loss in losses]
         by_size = chosen == proportional and set(ratios) == {1.0}
-        has_own_loss = any(loss is not None for loss in losses)
+        draws_own = any(loss is not None for loss in losses)
         # The host's sampler gives ranks different data sets, and losses that gather would wait
         # forever.
-        if has_own_loss and (not by_size or self.args.world_size > 1):
+        if draws_own and (not by_size or self.args.world_size > 1):
             return InterleavedBatchSampler(*of_all, ratios=None if by_size else ratios)
         return sampler.ProportionalBatchSampler(*of_all)
 
@@ -263,7 +264,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             if self._original:
                 trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
         self._check_weights()
-        card: Any = self.model.model_card_data
+        card = ensure_card_data(self.model)
         card.training_seconds = result.metrics.get("train_runtime")
         return result
 
