@@ -32,6 +32,22 @@ def commands_of(page: Path) -> list[list[str]]:
     return chosen
 
 
+def needs_clone(block: str) -> bool:
+    """Whether a block of commands runs a program of the repository, which is not installed."""
+    return (
+        re.search(r"(python|torchrun) .*(training_scripts|evaluation/|benchmarks)", block)
+        is not None
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_says_that_its_commands_need_a_clone_before_the_first_of_them(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for fence in FENCE.finditer(text):
+        if needs_clone(fence[1]):
+            assert "clone" in text[: fence.start()], fence[1]
+
+
 def parse(words: list[str]) -> None:
     """Run a command up to the point where its options are understood."""
 
