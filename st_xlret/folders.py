@@ -24,8 +24,12 @@ def files_below(folder: Path) -> FilesBelow:
     paths = list(folder.rglob("*"))
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
     belonging = {file for file in every if file.is_file() and _belongs(file, folder)}
-    logs = [path for path in paths if _is_table_log(path) and _belongs(path.parent, folder)]
-    return FilesBelow(every, belonging, table_log=logs[0].name if logs else None)
+    table_log = None
+    for path in paths:
+        if _is_table_log(path) and _belongs(path.parent, folder):
+            table_log = path.name
+            break
+    return FilesBelow(every, belonging, table_log)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:
@@ -40,13 +44,11 @@ def columns_of_folders(file: Path) -> dict[str, str | None]:
 
 def _belongs(path: Path, folder: Path) -> bool:
     for part in path.relative_to(folder).parts:
-        if part[0] in "._" or ".st-xlret-" in part:
+        is_hidden = part.startswith((".", "_"))
+        if is_hidden or ".st-xlret-" in part:
             return False
     return True
 
 
 def _is_table_log(path: Path) -> bool:
-    for log in _TABLE_LOGS:
-        if path.match(log):
-            return True
-    return False
+    return any(path.match(log) for log in _TABLE_LOGS)

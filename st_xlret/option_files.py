@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 @dataclass(frozen=True)
 class FileOption:
-    """An option of a file, as it is written: a text, a list of texts, or nothing."""
+    """An option of a file: a text as it is written, a list of texts, or nothing."""
 
     name: str
     value: str | list[str] | None
@@ -47,7 +47,7 @@ def read_option_file(file: str) -> list[FileOption]:
         raise ValueError(f"{file}: a file of options is a mapping of names to values")
     options: dict[str, FileOption] = {}
     for key, value in mapping.value:
-        name = str(key.value)
+        name = str(key.value).replace("-", "_")
         place = f"{file}, line {key.start_mark.line + 1}"
         if name in options:
             raise ValueError(f"{place}: {name} is given twice")

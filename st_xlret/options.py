@@ -7,7 +7,7 @@ from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, field, fields
+from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, NoReturn
@@ -19,6 +19,10 @@ from st_xlret.option_files import FileOption, is_option_file, read_option_file
 _PROGRAM: ContextVar[str | None] = ContextVar("program", default=None)
 # Options that are texts, which may be empty or begin with a tilde; other texts may be paths.
 _IS_TEXT = re.compile("query|.*prompt.*")
+# Options that may be below 0.
+_SIGNED = ("max_steps",)
+# Of words less alike than this, none is meant for the other.
+_ALIKE = 0.6
 
 
 class _HelpFormatter(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter):
@@ -28,13 +32,44 @@ class _HelpFormatter(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter)
 class _Parser(HfArgumentParser):
     """The host's parser, whose errors name the line of a file of options."""
 
-    places: dict[str, str] = {}
+    def __init__(self, groups: Sequence[Any], **options: Any) -> None:
+        super().__init__(groups, **options)
+        self.places: dict[str, str] = {}
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and where, and exit."""
-        name = re.match(r"argument --(\w+)", message)
-        place = self.places.get(name[1]) if name else None
-        super().error(f"{place}: {message}" if place else message)
+        argument = re.match(r"argument --(\w+)", message)
+        if argument and argument[1] in self.places:
+            message = f"{self.places[argument[1]]}: {message}"
+        super().error(message)
+        raise AssertionError  # it has ended the program
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The options that a program has: the field of each name, with underscores."""
+
+    program: str
+    fields: dict[str, Field[Any]]
+
+    def check(self, name: str, place: str = "") -> None:
+        """Refuse an option that there is not, and name the nearest one."""
+        if name in self.fields or name == "help":
+            return
+        advice = "--help lists all"
+        nearest = get_close_matches(name, self.fields, n=1, cutoff=_ALIKE)
+        if nearest:
+            advice = f"the nearest is --{nearest[0]}; {advice}"
+        raise ValueError(f"{place}{self.program} has no option --{name}: {advice}")
+
+    def is_list(self, name: str) -> bool:
+        """Whether an option takes several values."""
+        each = self.fields[name]
+        return "list" in str(each.type) and "action" not in each.metadata
+
+    def is_switch(self, name: str) -> bool:
+        """Whether an option is on or off."""
+        return "bool" in str(self.fields[name].type)
 
 
 def option(default: Any, help: str, choices: Sequence[Any] | None = None, **metadata: Any) -> Any:
@@ -80,7 +115,9 @@ def parse(
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = list(takewhile(is_option_file, words))
     of_command = words[len(files) :]
-    of_files = [each for file in files for each in read_option_file(file)]
+    of_files: list[FileOption] = []
+    for file in files:
+        of_files.extend(read_option_file(file))
 
     parser = _Parser(
         groups,
@@ -90,22 +127,21 @@ def parse(
         formatter_class=_HelpFormatter,
         allow_abbrev=False,
     )
-    by_name = _fields_by_name(groups)
-    _check_names(parser.prog, by_name, of_files, of_command)
-    given = _names_in(of_command)
-    parser.places = {each.name: each.place for each in of_files if each.name not in given}
-
+    known = _Known(parser.prog, _fields_by_name(groups))
+    names = _names_in(of_command)
+    _check_names(known, of_files, names)
+    parser.places = {each.name: each.place for each in of_files if each.name not in names}
     # Of an option that stands twice, argparse takes the last one.
-    of_files_as_words = [word for each in of_files for word in _words_of(each, by_name)]
     *parsed, rest = parser.parse_args_into_dataclasses(
-        [*of_files_as_words, *of_command], return_remaining_strings=True, look_for_args_file=False
+        [*_words_of(of_files, known), *of_command],
+        return_remaining_strings=True,
+        look_for_args_file=False,
     )
     if rest:
         raise ValueError(f"{rest[0]!r} belongs to no option; {parser.prog} --help lists them")
     for group in parsed:
-        for each in fields(group):
-            _check_value(each, getattr(group, each.name))
-            _expand_home(group, each)
+        _check_values(group)
+        _expand_home(group)
     return tuple(parsed)
 
 
@@ -121,13 +157,15 @@ def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
     files = list(takewhile(is_option_file, arguments))
     after_files = arguments[len(files) :]
     values = list(takewhile(lambda word: not word.startswith("--"), after_files))
+    options = after_files[len(values) :]
     named = []
-    for place, name in enumerate(names):
-        is_last = name == names[-1]
-        of_name = values[place:] if is_last else values[place : place + 1]
+    for name in names:
+        count = len(values) if name == names[-1] else 1
+        of_name = values[:count]
+        values = values[count:]
         if of_name:
             named += [f"--{name}", *of_name]
-    return [*files, *named, *after_files[len(values) :]]
+    return [*files, *named, *options]
 
 
 def _fields_by_name(groups: Sequence[Any]) -> dict[str, Field[Any]]:
@@ -154,61 +192,54 @@ def _names_in(words: Sequence[str]) -> list[str]:
     return names
 
 
-def _check_names(
-    program: str,
-    by_name: dict[str, Field[Any]],
-    of_files: Sequence[FileOption],
-    of_command: Sequence[str],
-) -> None:
+def _check_names(known: _Known, of_files: Sequence[FileOption], names: Sequence[str]) -> None:
     """Refuse an option that there is not, and a list given twice, whose first values would go."""
     for each in of_files:
-        if each.name.replace("-", "_") not in by_name:
-            raise ValueError(f"{each.place}: {_no_such_option(program, each.name, by_name)}")
-    names = _names_in(of_command)
+        known.check(each.name, place=f"{each.place}: ")
     for name in names:
-        if name not in by_name and name != "help":
-            raise ValueError(_no_such_option(program, f"--{name}", by_name))
-        if names.count(name) > 1 and _is_list(by_name[name]):
+        known.check(name)
+        is_repeated = names.count(name) > 1 and name != "help"
+        if is_repeated and known.is_list(name):
             raise ValueError(f"--{name} is given twice: write its values after one")
 
 
-def _no_such_option(program: str, name: str, known: dict[str, Field[Any]]) -> str:
-    plain = name.lstrip("-").replace("-", "_")
-    nearest = get_close_matches(plain, known, n=1, cutoff=0.6)
-    advice = f"the nearest is --{nearest[0]}; --help lists all" if nearest else "--help lists all"
-    return f"{program} has no option {name}: {advice}"
+def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
+    """Options of files as words of a command line, with the host's words for `on` and `off`."""
+    words: list[str] = []
+    for each in of_files:
+        if known.is_switch(each.name) and str(each.value).lower() in ("on", "off"):
+            is_on = str(each.value).lower() == "on"
+            words.append(f"--{each.name}={is_on}")
+        else:
+            words.extend(each.words())
+    return words
 
 
-def _is_list(each: Field[Any]) -> bool:
-    return "list" in str(each.type) and "action" not in each.metadata
-
-
-def _words_of(given: FileOption, by_name: dict[str, Field[Any]]) -> list[str]:
-    """An option of a file as words, with the host's words for YAML's `on` and `off`."""
-    is_bool = "bool" in str(by_name[given.name.replace("-", "_")].type)
-    if is_bool and isinstance(given.value, str) and given.value.lower() in ("on", "off"):
-        value = "true" if given.value.lower() == "on" else "false"
-        return [f"--{given.name}={value}"]
-    return given.words()
-
-
-def _check_value(each: Field[Any], value: Any) -> None:
+def _check_values(group: Any) -> None:
     """Refuse a count below 0, and an empty text, which as a path would be the working folder."""
-    if value == each.default:
-        return
-    if type(value) is int and value < 0 and each.name != "max_steps":
-        raise ValueError(f"--{each.name}={value} is below 0")
-    is_empty = value == "" or (isinstance(value, list) and "" in value)
-    if is_empty and not _IS_TEXT.fullmatch(each.name):
-        raise ValueError(f"--{each.name} is empty")
+    for each in fields(group):
+        value = getattr(group, each.name)
+        if value == each.default:
+            continue
+        is_count = type(value) is int and each.name not in _SIGNED
+        if is_count and value < 0:
+            raise ValueError(f"--{each.name}={value} is below 0")
+        texts = value if isinstance(value, list) else [value]
+        if "" in texts and not _IS_TEXT.fullmatch(each.name):
+            raise ValueError(f"--{each.name} is empty")
 
 
-def _expand_home(group: Any, each: Field[Any]) -> None:
+def _expand_home(group: Any) -> None:
     """Write the home folder in the place of a path's `~`, for inputs and outputs alike."""
-    value = getattr(group, each.name)
-    if _IS_TEXT.fullmatch(each.name):
-        return
-    if isinstance(value, str) and value.startswith("~"):
-        setattr(group, each.name, os.path.expanduser(value))
-    elif isinstance(value, list) and any(str(one).startswith("~") for one in value):
-        setattr(group, each.name, [os.path.expanduser(str(one)) for one in value])
+    for each in fields(group):
+        if _IS_TEXT.fullmatch(each.name):
+            continue
+        value = getattr(group, each.name)
+        if isinstance(value, str) and value.startswith("~"):
+            setattr(group, each.name, os.path.expanduser(value))
+        elif isinstance(value, list):
+            setattr(group, each.name, [_with_home(one) for one in value])
+
+
+def _with_home(value: Any) -> Any:
+    return os.path.expanduser(value) if isinstance(value, str) else value

@@ -49,7 +49,7 @@ def encoder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def real_data(request: pytest.FixtureRequest) -> Path:
-    """The folder of real text that the mark of a test names; the test is skipped where there is none."""
+    """The folder of real text that a test's mark names; where there is none, it is skipped."""
     (mark,) = request.node.iter_markers("real_data")
     folder = Path(os.environ.get("XLRET_DATA", REPOSITORY.parent / "shared" / "data"), *mark.args)
     if not folder.is_dir():

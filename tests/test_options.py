@@ -176,7 +176,7 @@ def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
         ("count: 12:30", "line 1: argument --count.*12:30"),
         ("mode: medium", "line 1: argument --mode.*medium"),
         ("count: [1, 2]", "'2'"),
-        ("count: 1\n\ncounts: 1", "line 3: .*no option counts: the nearest is --count"),
+        ("count: 1\n\ncounts: 1", "line 3: .*no option --counts: the nearest is --count"),
         ("count: 1\ncount: 2", "line 2: count is given twice"),
         ("languages: [de, ~]", "line 1: a list has texts alone"),
         ("- 1", "a mapping"),

@@ -21,8 +21,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     A recipe is found by its file's name.
     """
     folder = _folder_of_scripts()
-    files = sorted(folder.glob("train_*.py"))
-    scripts = {file.stem.removeprefix("train_").replace("_", "-"): file for file in files}
+    scripts = _scripts_in(folder)
     recipes = sorted((folder / "recipes").glob("*.yaml"))
     name, *words = arguments or ["--help"]
     if name in ("-h", "--help"):
@@ -43,6 +42,15 @@ def _folder_of_scripts() -> Path:
     package = Path(st_xlret.__file__).parent
     installed = package / "training_scripts"
     return installed if installed.is_dir() else package.parent / "training_scripts"
+
+
+def _scripts_in(folder: Path) -> dict[str, Path]:
+    """The scripts by the names that the command gives them."""
+    scripts = {}
+    for file in sorted(folder.glob("train_*.py")):
+        name = file.stem.removeprefix("train_")
+        scripts[name.replace("_", "-")] = file
+    return scripts
 
 
 def _list_of(scripts: Mapping[str, Path], recipes: Sequence[Path], folder: Path) -> str:

@@ -1,1 +1,1 @@
-"""Models as others use them: loaded, exported to built-in modules, described by a card, uploaded."""
+"""Models as others use them: loaded, of built-in modules, with a card, uploaded."""

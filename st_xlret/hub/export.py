@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize, Router
+from sentence_transformers.base.modules import Dense, Module, Normalize, Router
 from torch import Tensor, nn
 
 from st_xlret.columns import Role
@@ -89,7 +89,10 @@ def export(
 
 
 def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
-    """Refuse, by a `ValueError`, a model with routes by language, and any for maps `by_language`."""
+    """Refuse a model with routes by language, and one with any routes for maps `by_language`.
+
+    That is a `ValueError`.
+    """
     has_routes = any(isinstance(module, Router) for module in model.children())
     if task_languages(model) or (by_language and has_routes):
         raise ValueError(
@@ -103,8 +106,9 @@ def _check_fits(model: SentenceTransformer, calibration: CalibrationLayer) -> No
     # The width before `truncate_dim`, which is a setting of the whole model.
     width = None
     for module in model.children():
-        if hasattr(module, "get_embedding_dimension"):
-            width = module.get_embedding_dimension()
+        width_of = getattr(module, "get_embedding_dimension", None)
+        if width_of is not None:
+            width = width_of()
     calibration.check_width(width)
 
 
@@ -114,7 +118,7 @@ def _lengths_before_normalize(
     queries: CalibrationLayer | None,
     pooled: Mapping[Role, Tensor] | None,
 ) -> dict[Role, float] | None:
-    """The lengths by which maps may stand before the `Normalize` at the end; None if they may not."""
+    """The lengths by which maps may stand before the last `Normalize`; None if they may not."""
     if not pooled or not documents.language_agnostic or not isinstance(model[-1], Normalize):
         return None
     return mean_lengths(pooled, {"document": documents, "query": queries or documents})
@@ -192,12 +196,14 @@ class _Maps:
     def _router_by_language(self) -> Router:
         languages = self.documents.languages
         routes = {code: _route_name(code) for code in languages}
-        maps = {route: [_dense_layer(self.documents, code)] for code, route in routes.items()}
+        maps: dict[str, list[Module]] = {}
+        for code, route in routes.items():
+            maps[route] = [_dense_layer(self.documents, code)]
         default = self.default_language or self.documents.pivot or languages[0]
         default_route = routes.get(default, default)  # the host refuses one that is no route
 
         # `encode_query` and `encode_document` need routes of their own.
-        tasks: dict[tuple[str | None, str | None], str] = {
+        tasks: dict[tuple[str | None, str | tuple[str, ...] | None], str] = {
             ("query", None): default_route,
             ("document", None): default_route,
         }
@@ -213,7 +219,7 @@ class _Maps:
 
 
 def _route_name(code: str) -> str:
-    """The route of a language; a `ModuleDict` cannot hold every code: `to` (Tongan) is its method."""
+    """The route of a language; a `ModuleDict` cannot hold `to` (Tongan), which is its method."""
     return f"language_{code}" if hasattr(nn.ModuleDict(), code) else code
 
 

@@ -114,8 +114,8 @@ def _with_old_rotary_settings(config: Config) -> Config:
 
     It has defaults for others.
     """
-    rotary = config.get("rope_parameters") or {}
-    whole = rotary.get("full_attention", rotary)  # of layers that see all tokens
+    rotary: Config = config.get("rope_parameters") or {}
+    whole: Config = rotary.get("full_attention", rotary)  # of layers that see all tokens
     old: Config = {}
     for name, other in _ROTARY.items():
         if name in whole:

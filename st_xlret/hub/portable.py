@@ -112,8 +112,9 @@ def _save_roles(model: SentenceTransformer, folder: Path) -> None:
 def _routes_of(model: SentenceTransformer) -> set[str]:
     """The routes of the model's first `Router`."""
     for module in model.children():
-        if hasattr(module, "sub_modules"):
-            return set(module.sub_modules)
+        routes = getattr(module, "sub_modules", None)
+        if routes is not None:
+            return set(routes)
     return set()
 
 
@@ -123,15 +124,16 @@ def _model_of_role(model: SentenceTransformer, role: Role) -> SentenceTransforme
 
     modules: list[nn.Module] = []
     for module in model.children():
-        if hasattr(module, "sub_modules"):
-            modules.extend(module.sub_modules[role])
-        else:
+        routes = getattr(module, "sub_modules", None)
+        if routes is None:
             modules.append(module)
+        else:
+            modules.extend(routes[role])
     with_prompt = [name for name in PROMPT_NAMES[role] if model.prompts.get(name)]
     return type(model)(
         modules=modules,
         device=str(model.device),
-        prompts=dict(model.prompts),
+        prompts={name: prompt or "" for name, prompt in model.prompts.items()},
         default_prompt_name=with_prompt[0] if with_prompt else None,
         similarity_fn_name=model.similarity_fn_name,
         truncate_dim=model.truncate_dim,

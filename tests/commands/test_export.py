@@ -33,70 +33,59 @@ def test_adapters_of_a_checkpoint_are_merged_in_half_the_size(
         if "lora_B" in name:
             torch.nn.init.normal_(weight)
     adapted.save(str(tmp_path / "checkpoint"))
+
     half = exported(tmp_path, "--dtype", "bfloat16", model="checkpoint")
     assert not list((tmp_path / "out").rglob("adapter*"))
-    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("out", "encoder")]
-    assert sizes[0] < 0.6 * sizes[1]
-    one, other = (model.encode(TEXTS, normalize_embeddings=True) for model in (adapted, half))
-    assert (one * other).sum(axis=1).min() > 0.99
+    size = (tmp_path / "out" / "model.safetensors").stat().st_size
+    assert size < 0.6 * (encoder / "model.safetensors").stat().st_size
+    before = adapted.encode(TEXTS, normalize_embeddings=True)
+    after = half.encode(TEXTS, normalize_embeddings=True)
+    assert (before * after).sum(axis=1).min() > 0.99
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
 def test_a_saved_map_becomes_a_part_of_the_model_that_it_names(
-    tmp_path: Path, encoder, queries_only: bool
+    tmp_path: Path, encoder: Path, queries_only: bool
 ) -> None:
     generator = np.random.default_rng(0)
-    clouds = {code: generator.normal(mean, 1, (60, 32)) for code, mean in (("en", 1), ("fr", -1))}
+    clouds = {
+        "en": generator.normal(1, 1, (60, 32)),
+        "fr": generator.normal(-1, 1, (60, 32)),
+    }
     calibration = VectorCalibration.fit(
         clouds, queries_only=queries_only, normalize=False, model=str(encoder)
     )
     calibration.save(tmp_path / "map")
-    main(
-        [
-            "export",
-            "--output",
-            str(tmp_path / "out"),
-            "--calibration",
-            str(tmp_path / "map"),
-            "--license",
-            "mit",
-        ]
-    )
-    model, raw = (
-        SentenceTransformer(str(path), device="cpu") for path in (tmp_path / "out", encoder)
-    )
-    for role, vectors in (
-        ("query", model.encode_query(TEXTS)),
-        ("document", model.encode_document(TEXTS)),
-    ):
-        np.testing.assert_allclose(
-            vectors, calibration.transform(raw.encode(TEXTS), role), atol=1e-5
-        )
-    assert ModelCard.load(tmp_path / "out" / "README.md").data.license == "mit"
+
+    out = tmp_path / "out"
+    options = ["--calibration", str(tmp_path / "map"), "--license", "mit"]
+    main(["export", "--output", str(out), *options])
+    model = SentenceTransformer(str(out), device="cpu")
+    vectors = SentenceTransformer(str(encoder), device="cpu").encode(TEXTS)
+    of_queries = calibration.transform(vectors, "query")
+    of_documents = calibration.transform(vectors, "document")
+    np.testing.assert_allclose(model.encode_query(TEXTS), of_queries, atol=1e-5)
+    np.testing.assert_allclose(model.encode_document(TEXTS), of_documents, atol=1e-5)
+    assert ModelCard.load(out / "README.md").data.license == "mit"
 
 
 def test_a_map_stands_before_the_normalize_only_where_the_lengths_of_the_users_texts_allow_it(
     tmp_path: Path,
 ) -> None:
-    SentenceTransformer(modules=[*tiny.static(), Normalize()], device="cpu").save(
-        str(tmp_path / "model")
-    )
-    encoder = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    encoder = SentenceTransformer(modules=[*tiny.static(), Normalize()], device="cpu")
+    encoder.save(str(tmp_path / "model"))
     maps = Maps(None, np.ones((1, 1)))
     calibration = VectorCalibration(np.eye(8)[:, :1], maps, model=str(tmp_path / "model"))
     calibration.save(tmp_path / "map")
-    texts, files = (
-        [" ".join(tiny.WORDS[:n]) for n in range(1, 14)],
-        [tmp_path / "en.txt", tmp_path / "fr.txt"],
-    )
+    texts = [" ".join(tiny.WORDS[:length]) for length in range(1, 14)]
+    files = [tmp_path / "en.txt", tmp_path / "fr.txt"]
     for file in files:
         file.write_text("\n".join(texts))
-    model = exported(
-        tmp_path, "--calibration", str(tmp_path / "map"), "--documents", *map(str, files)
-    )
-    np.testing.assert_allclose(
-        model.encode(texts), calibration.transform(encoder.encode(texts), "document"), atol=1e-5
-    )
+
+    documents = ["--documents", *map(str, files)]
+    model = exported(tmp_path, "--calibration", str(tmp_path / "map"), *documents)
+    expected = calibration.transform(encoder.encode(texts), "document")
+    np.testing.assert_allclose(model.encode(texts), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("value", "options"), [(float("nan"), []), (1e6, ["--dtype", "float16"])])
