@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from st_xlret.calibration.choose import QUERIES
 from st_xlret.calibration.sampling import Texts
@@ -17,6 +20,8 @@ from st_xlret.encoding import embeds_roles_apart, encode
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role
+
+_POOLED = 500  # texts whose pooled vectors are measured
 
 
 def embed_by_language(
@@ -49,6 +54,20 @@ def embed_by_language(
     counts = [len(part) for part in texts.values()]
     parts = rows.float().cpu().split(counts)
     return dict(zip(texts, parts, strict=True))
+
+
+class SampleVectors(NamedTuple):
+    """Vectors of a sample of texts.
+
+    Attributes:
+        documents: Language -> (n, d).
+        queries: Language -> vectors of the first texts as queries; None if they are the same.
+        pooled: Some of the rows that the model normalises at its end, by role; None without that.
+    """
+
+    documents: dict[str, Tensor]
+    queries: dict[str, Tensor] | None
+    pooled: dict[Role, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +108,34 @@ class RoleEncoder:
         count = min(QUERIES, *map(len, texts.values()))
         first = {code: part[:count] for code, part in texts.items()}
         return self.embed(first, "query")
+
+    def embed_sample(self, texts: Texts) -> SampleVectors:
+        """The texts as documents, and the first ones as queries."""
+        return SampleVectors(self.embed(texts, "document"), self.embed_first_as_queries(texts))
+
+    def embed_sample_and_pooled(self, texts: Texts) -> SampleVectors:
+        """The same with rows from before the `Normalize` at the end of the model, if it has one.
+
+        No text is embedded twice for it.
+        """
+        *modules, last = self.model.children()
+        if not isinstance(last, Normalize):
+            return self.embed_sample(texts)
+        prompts = {name: text or "" for name, text in self.model.prompts.items()}
+        before = SentenceTransformer(
+            modules=modules,
+            device=str(self.model.device),
+            prompts=prompts,
+            default_prompt_name=self.model.default_prompt_name,
+        )
+        documents, queries, _ = replace(self, model=before).embed_sample(texts)
+        pooled: dict[Role, Tensor] = {
+            "document": _few_of_each(documents),
+            "query": _few_of_each(queries or documents),
+        }
+        if queries is not None:
+            queries = _unit_rows(queries)
+        return SampleVectors(_unit_rows(documents), queries, pooled)
 
     def embed_pairs(
         self, pairs: Dataset, pivot: str, languages: Sequence[str]
@@ -135,3 +182,12 @@ def embed_pairs(
         source, target = rows.chunk(2)
         embedded[code] = (source, target)
     return embedded
+
+
+def _unit_rows(vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {code: normalize(rows, dim=1) for code, rows in vectors.items()}
+
+
+def _few_of_each(vectors: Mapping[str, Tensor]) -> Tensor:
+    count = -(-_POOLED // len(vectors))
+    return torch.cat([rows[:count] for rows in vectors.values()])

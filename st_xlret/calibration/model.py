@@ -22,7 +22,6 @@ from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.sampling import (
     Sample,
-    Texts,
     sample_questions,
     sample_texts,
     usual_texts_per_language,
@@ -31,13 +30,10 @@ from st_xlret.calibration.vectors import VectorCalibration
 from st_xlret.encoding import role_prompt
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export
-from st_xlret.hub.lengths import pooled_rows
 from st_xlret.hub.loading import load_model
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role
-
-_POOLED = 500  # texts whose pooled vectors are measured
 
 
 @dataclass(frozen=True)
@@ -182,9 +178,13 @@ def calibrate(
     if pairs is not None:
         others = [code for code in sample if code != pivot]
         parallel = encoder.embed_pairs(pairs, pivot, others)
+    if is_lsar:
+        vectors = encoder.embed_sample_and_pooled(by_language)
+    else:
+        vectors = encoder.embed_sample(by_language)
     fitted, comparison = fit_and_compare(
-        encoder.embed(by_language, "document"),
-        encoder.embed_first_as_queries(by_language),
+        vectors.documents,
+        vectors.queries,
         {code: part.documents for code, part in sample.items()},
         questions=None if questions is None else encoder.embed(questions, "query"),
         phrases=_embed_weak_languages(encoder) if phrases and is_lsar else None,
@@ -200,10 +200,7 @@ def calibrate(
     )
     if report is not None:
         report(comparison)
-    pooled = None
-    if is_lsar:
-        pooled = pooled_rows(original, _few_of_each(by_language), prompts)
-    calibrated = _build_in(original, fitted, comparison, pooled)
+    calibrated = _build_in(original, fitted, comparison, vectors.pooled)
     for role, prompt in prompts.items():
         calibrated.prompts[role] = prompt
     set_card_data(
@@ -228,14 +225,6 @@ def _embed_weak_languages(encoder: RoleEncoder) -> dict[str, Tensor]:
     """The phrases as vectors of one language."""
     rows = encoder.embed(weak_language_phrases(), "query")
     return {"mul": torch.cat(list(rows.values()))}
-
-
-def _few_of_each(texts: Texts) -> list[str]:
-    count = -(-_POOLED // len(texts))
-    few: list[str] = []
-    for part in texts.values():
-        few += part[:count]
-    return few
 
 
 def _build_in(

@@ -71,10 +71,10 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
     encoder = texts.load_encoder()
-    documents = encoder.embed(chosen, "document")
+    documents, queries, _ = encoder.embed_sample(chosen)
     _, comparison = fit_and_compare(
         documents,
-        encoder.embed_first_as_queries(chosen),
+        queries,
         {code: part.documents for code, part in sample.items()},
         steps=_usual_steps(documents),
         texts=count,

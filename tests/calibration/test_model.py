@@ -21,9 +21,10 @@ from st_xlret.calibration import (
     sample_texts,
 )
 from st_xlret.calibration.bias import AS_IT_IS
-from st_xlret.calibration.embedding import embed_by_language
+from st_xlret.calibration.embedding import RoleEncoder, embed_by_language
 from st_xlret.calibration.model import weak_language_phrases
 from st_xlret.data import DataError
+from st_xlret.hub.lengths import pooled_rows
 from tests.commands import bias_files
 
 TEXTS = {code: bias_files.sentences(code) for code in bias_files.WORDS}
@@ -118,6 +119,39 @@ def test_models_that_end_with_other_modules(model: SentenceTransformer) -> None:
         calibrate(routed, steps=["shift"])
     calibrated, _ = calibrate(routed, queries=TEXTS)
     assert max(apart(calibrated, "query"), apart(calibrated)) < 1e-5
+
+
+def test_no_text_is_embedded_twice_and_the_pooled_lengths_are_those_of_the_model(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded: list[tuple[str, str]] = []
+    encode = SentenceTransformer.encode
+
+    def count_and_encode(self: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+        for text in texts:
+            embedded.append((options["prompt"], text))
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", count_and_encode)
+    normalizing = with_modules(model, Normalize())
+    calibrated, _ = calibrate(normalizing)
+    count = sum(len(texts) for texts in TEXTS.values())
+    assert len(embedded) == 2 * count + 105  # as documents, as queries, and the phrases
+    monkeypatch.undo()
+
+    prompts: dict[Any, str] = {"query": "ask ", "document": "tell "}
+    encoder = RoleEncoder(normalizing, prompts, precision="fp32", show_progress_bar=False)
+    vectors = encoder.embed_sample_and_pooled(TEXTS)
+    assert vectors.pooled is not None
+    assert vectors.queries is not None
+    few = [text for texts in TEXTS.values() for text in texts[: 500 // 3 + 1]]
+    expected = pooled_rows(normalizing, few, prompts)
+    torch.testing.assert_close(vectors.pooled, expected)
+    for code, texts in TEXTS.items():
+        as_documents = torch.from_numpy(normalizing.encode_document(texts))
+        as_queries = torch.from_numpy(normalizing.encode_query(texts))
+        torch.testing.assert_close(vectors.documents[code], as_documents)
+        torch.testing.assert_close(vectors.queries[code], as_queries)
 
 
 def test_texts_and_pairs_are_embedded_by_language_at_full_width() -> None:

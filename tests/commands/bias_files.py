@@ -12,28 +12,38 @@ WORDS = {
     "fr": ["chat", "chien", "soleil", "pluie", "livre", "maison"],
     "de": ["katze", "hund", "sonne", "regen", "buch", "haus"],
 }
+SENTENCES_OF_A_DOCUMENT = 6
 
 
 def sentences(language: str) -> list[str]:
+    """All sentences of three words, of which the last one is one of two: 72."""
     words = WORDS[language]
-    return [
-        f"{first} {second} {third}" for first in words for second in words for third in words[:2]
-    ]
+    texts = []
+    for first in words:
+        for second in words:
+            for third in words[:2]:
+                texts.append(f"{first} {second} {third}")
+    return texts
 
 
 def write_documents(file: Path) -> Path:
     """Documents of six sentences."""
-    firsts = [(code, first) for code in WORDS for first in range(0, 72, 6)]
-    return write_jsonl(
-        file, [{"language": code, "sentences": sentences(code)[i : i + 6]} for code, i in firsts]
-    )
+    records = []
+    for code in WORDS:
+        texts = sentences(code)
+        for start in range(0, len(texts), SENTENCES_OF_A_DOCUMENT):
+            part = texts[start : start + SENTENCES_OF_A_DOCUMENT]
+            records.append({"language": code, "sentences": part})
+    return write_jsonl(file, records)
 
 
 def encoder(prompts: bool = True) -> SentenceTransformer:
     """An encoder whose prompts change what it embeds, as they do with E5."""
-    texts = [text for code in WORDS for text in sentences(code)]
-    model = static_encoder(train_tokenizer([*texts, "ask tell"] * 2, vocabulary=80), features=8).to(
-        "cpu"
-    )
-    model.prompts = {"query": "ask ", "document": "tell "} if prompts else {}
+    texts = ["ask tell"]
+    for code in WORDS:
+        texts += sentences(code)
+    model = static_encoder(train_tokenizer(texts * 2, vocabulary=80), features=8).to("cpu")
+    model.prompts = {}
+    if prompts:
+        model.prompts = {"query": "ask ", "document": "tell "}
     return model
