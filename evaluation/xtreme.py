@@ -1,12 +1,14 @@
-r"""Fine-tune an encoder on English sentence pairs and measure it in other languages: XNLI and PAWS-X of XTREME.
+r"""Fine-tune an encoder on English pairs and measure it in other languages: XNLI and PAWS-X.
 
     python evaluation/xtreme.py --model runs/ml-ctl/model --task xnli --data XNLI --output xnli.json
-    python evaluation/xtreme.py --model runs/ml-ctl/model --task paws-x --data x-final --output paws-x.json
+    python evaluation/xtreme.py --model runs/ml-ctl/model --task paws-x --data x-final \
+        --output paws-x.json
 
-The ML-CTL paper (Table 1) reports both in XTREME's setting, zero-shot: a classifier that reads both sentences at once
-is fine-tuned on English pairs, the epoch with the best accuracy on English dev pairs is kept, and accuracy is measured
-on the test sets of all languages and averaged. The defaults are XTREME's for base models. Of the model, only the
-Transformer is used. The output holds the accuracies as fractions in [0, 1], and a table beside it the published ones.
+The ML-CTL paper (Table 1) reports both in XTREME's setting, zero-shot: a classifier that reads both
+sentences at once is fine-tuned on English pairs, the epoch with the best accuracy on English dev
+pairs is kept, and accuracy is measured on the test sets of all languages and averaged. The defaults
+are XTREME's for base models. Of the model, only the Transformer is used. The output holds the
+accuracies as fractions in [0, 1], and a table beside it the published ones.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from datasets import Dataset
@@ -26,14 +28,16 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
 from st_xlret.commands import check_options
-from st_xlret.data.reading import read_lines
+from st_xlret.data.reading import DataError, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.files import check_output_file, write_json, write_text
+from st_xlret.files import PathLike, check_output_file, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS, resolve_precision
+
+_ENGLISH = "en"
 
 
 class LabelledPair(NamedTuple):
@@ -44,8 +48,14 @@ class LabelledPair(NamedTuple):
     label: int
 
 
-class PairTask(NamedTuple):
-    """A task on pairs of sentences: its labels, its languages, its training file, and the columns of that."""
+@dataclass(frozen=True)
+class PairTask:
+    """A task on pairs of sentences.
+
+    Attributes:
+        training: Its training file.
+        columns: Those of the sentences and the label in that file.
+    """
 
     name: str
     labels: tuple[str, ...]
@@ -56,55 +66,77 @@ class PairTask(NamedTuple):
 
 _XNLI = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _PAWS_X = ("de", "en", "es", "fr", "ja", "ko", "zh")
-_LABELS = ("contradiction", "entailment", "neutral")
 PAIR_TASKS = {
-    # XNLI-MT-1.0 and XNLI-1.0; x-final
-    "xnli": PairTask("xnli", _LABELS, _XNLI, "multinli.train.en.tsv", ("premise", "hypo", "label")),
-    "paws-x": PairTask(
-        "paws-x", ("0", "1"), _PAWS_X, "en/train.tsv", ("sentence1", "sentence2", "label")
+    "xnli": PairTask(  # XNLI-MT-1.0 and XNLI-1.0
+        name="xnli",
+        labels=("contradiction", "entailment", "neutral"),
+        languages=_XNLI,
+        training="multinli.train.en.tsv",
+        columns=("premise", "hypo", "label"),
+    ),
+    "paws-x": PairTask(  # x-final
+        name="paws-x",
+        labels=("0", "1"),
+        languages=_PAWS_X,
+        training="en/train.tsv",
+        columns=("sentence1", "sentence2", "label"),
     ),
 }
 
+Pairs: TypeAlias = dict[str, list[LabelledPair]]
+"""Language to pairs."""
 
-def read_training_pairs(task: PairTask, folder: str) -> list[LabelledPair]:
+
+def read_training_pairs(task: PairTask, folder: PathLike) -> list[LabelledPair]:
     """The English training pairs, from the folder of the published files or one above it."""
-    return _read_pairs(task, _find_task_file(folder, task.training), task.columns)["en"]
+    file = _find_task_file(folder, task.training)
+    return _read_pairs(task, file, task.columns)[_ENGLISH]
 
 
 def read_evaluation_pairs(
-    task: PairTask, folder: str, split: str, languages: Sequence[str] | None = None
-) -> dict[str, list[LabelledPair]]:
+    task: PairTask, folder: PathLike, split: str, languages: Sequence[str] | None = None
+) -> Pairs:
     """The pairs of a split, `"dev"` or `"test"`, in each language."""
     chosen = chosen_names(languages, task.languages, task.name)
-    if task.name == "paws-x":
-        files = {code: _find_task_file(folder, f"{code}/{split}_2k.tsv") for code in chosen}
-        return {code: _read_pairs(task, file, task.columns)["en"] for code, file in files.items()}
-    file = _find_task_file(folder, f"xnli.{split}.tsv")
-    pairs = _read_pairs(task, file, ("sentence1", "sentence2", "gold_label", "language"))
-    return {code: pairs[code] for code in chosen_names(chosen, pairs, str(file))}
+    if task.name == "xnli":
+        file = _find_task_file(folder, f"xnli.{split}.tsv")
+        columns = ("sentence1", "sentence2", "gold_label", "language")
+        in_all = _read_pairs(task, file, columns)
+        return {code: in_all[code] for code in chosen_names(chosen, in_all, str(file))}
+    files = {code: _find_task_file(folder, f"{code}/{split}_2k.tsv") for code in chosen}
+    pairs: Pairs = {}
+    for code, file in files.items():
+        pairs[code] = _read_pairs(task, file, task.columns)[_ENGLISH]
+    return pairs
 
 
-def _read_pairs(
-    task: PairTask, file: Path, columns: Sequence[str]
-) -> dict[str, list[LabelledPair]]:
-    """Language to pairs, from a table with a header; quotation marks are part of the text."""
-    lines = read_lines(file)
-    header = next(lines, (0, ""))[1].split("\t")
-    pairs: dict[str, list[LabelledPair]] = {}
+def _read_pairs(task: PairTask, file: Path, columns: Sequence[str]) -> Pairs:
+    """The pairs of a table with a header; quotation marks are part of the text.
+
+    Without a fourth column, which has the language, all are English.
+    """
     number_of = {label: number for number, label in enumerate(task.labels)}
-    number_of["contradictory"] = number_of.get(
-        "contradiction", 0
-    )  # in the training file of XNLI-MT
-    for number, line in lines:
+    if "contradiction" in number_of:  # as the training file of XNLI-MT writes it
+        number_of["contradictory"] = number_of["contradiction"]
+    header: list[str] = []
+    pairs: Pairs = {}
+    for number, line in read_lines(file):
+        cells = line.split("\t")
+        if not header:
+            header = cells
+            continue
         with name_file_in_errors(file, number):
-            row = dict(zip(header, line.split("\t"), strict=True))
-            first, second, label, *language = (row[column] for column in columns)
+            row = dict(zip(header, cells, strict=True))
+            first, second, label, *language = [row[column] for column in columns]
             pair = LabelledPair(first, second, number_of[label])
-        pairs.setdefault(language[0] if language else "en", []).append(pair)
-    return {code: pairs[code] for code in chosen_names(None, pairs, str(file))}
+        code = language[0] if language else _ENGLISH
+        pairs.setdefault(code, []).append(pair)
+    if not pairs:
+        raise DataError("no pairs", file=file)
+    return pairs
 
 
-def _find_task_file(folder: str, name: str) -> Path:
+def _find_task_file(folder: PathLike, name: str) -> Path:
     """A file of the task in the folder, or in one of those inside it, plain or gzip."""
     return find_file(folder, name, f"*/{name}", f"*/*/{name}")
 
@@ -136,39 +168,61 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the data, fine-tune, measure, and write the result."""
     (options,) = parse([Arguments], arguments, description=__doc__)
     check_options(options, "model", "data", "output")
-    tables = Path(options.output).with_suffix(".md")
-    for file in (options.output, tables):
+    output = Path(options.output)
+    tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
+    for file in (output, tables):
         check_output_file(file, ours="xtreme")
     task = PAIR_TASKS[options.task]
     training = read_training_pairs(task, options.data)
-    dev = read_evaluation_pairs(task, options.data, "dev", ["en"])["en"]
+    dev = read_evaluation_pairs(task, options.data, "dev", [_ENGLISH])[_ENGLISH]
     test = read_evaluation_pairs(task, options.data, "test", options.languages)
 
     model = build_classifier(options, task)
     fine_tune(model, options, training, dev)
-    scores = {
-        code: {"accuracy": accuracy(model, pairs, options.batch_size)}
-        for code, pairs in test.items()
-    }
-    length = (
-        f"{options.max_steps} batches"
-        if options.max_steps > 0
-        else f"{options.num_train_epochs:g} epochs"
-    )
-    rate = f"learning rate {options.learning_rate:g}, seed {options.seed}"
-    protocol = {
+    scores: dict[str, dict[str, float]] = {}
+    for code, pairs in test.items():
+        scores[code] = {"accuracy": accuracy(model, pairs, options.batch_size)}
+    protocol = protocol_of(options, task, model, len(training))
+    result = BenchmarkResult(task.name, scores, macro_average(scores), protocol)
+
+    table = table_of(result, task, options.model)
+    print(table, flush=True)
+    write_json(output, result.as_json(options.model), ours="xtreme")
+    write_text(tables, f"{table}\n", ours="xtreme")
+
+
+def protocol_of(
+    options: Arguments, task: PairTask, model: CrossEncoder, training_pairs: int
+) -> dict[str, str]:
+    """What determines the accuracies, apart from the weights of the encoder."""
+    length = f"{options.num_train_epochs:g} epochs"
+    if options.max_steps > 0:
+        length = f"{options.max_steps} batches"
+    training = [
+        f"{training_pairs} English pairs",
+        f"{length} of {options.batch_size}",
+        f"learning rate {options.learning_rate:g}",
+        f"seed {options.seed}",
+    ]
+    return {
         "task": f"{task.name}: classification of pairs of sentences, fine-tuned on English alone",
         "split": "test",
-        "training": f"{len(training)} English pairs, {length} of {options.batch_size}, {rate}",
+        "training": ", ".join(training),
         "precision": resolve_precision(options.precision, model.device),
     }
-    result = BenchmarkResult(task.name, scores, macro_average(scores), protocol)
-    whole = f"average_{len(scores)}" if len(scores) == len(task.languages) else None
-    name, published = Path(options.model).name, published_rows(task.name)
-    table = results_table(result, model_name=name, published=published, published_average=whole)
-    print(table, flush=True)
-    write_json(options.output, result.as_json(options.model), ours="xtreme")
-    write_text(tables, f"{table}\n", ours="xtreme")
+
+
+def table_of(result: BenchmarkResult, task: PairTask, model: str) -> str:
+    """The accuracies beside the published ones."""
+    average = None
+    if len(result.scores) == len(task.languages):
+        average = f"average_{len(task.languages)}"
+    return results_table(
+        result,
+        model_name=Path(model).name,
+        published=published_rows(task.name),
+        published_average=average,
+    )
 
 
 def build_classifier(options: Arguments, task: PairTask) -> CrossEncoder:
@@ -177,19 +231,19 @@ def build_classifier(options: Arguments, task: PairTask) -> CrossEncoder:
 
     encoder = load_model(options.model, "cpu")
     if not isinstance(encoder[0], Transformer):
-        raise ValueError(
-            f"--model {options.model} starts with {type(encoder[0]).__name__}, not with a Transformer."
-        )
+        first = type(encoder[0]).__name__
+        raise ValueError(f"--model {options.model} starts with {first}, not with a Transformer.")
     torch.manual_seed(options.seed)  # of the new layer
     with tempfile.TemporaryDirectory() as folder:
         encoder[0].model.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
-        settings: Any = {
-            "max_length": options.max_seq_length,
-            "device": options.device,
-            "local_files_only": True,
-        }
-        return CrossEncoder(folder, num_labels=len(task.labels), **settings)
+        return CrossEncoder(
+            folder,
+            num_labels=len(task.labels),
+            max_length=options.max_seq_length,
+            device=options.device,
+            local_files_only=True,
+        )
 
 
 def fine_tune(
@@ -217,9 +271,9 @@ def fine_tune(
             seed=options.seed,
         )
         evaluator = DevAccuracy(dev, options.batch_size) if by_epoch else None
-        CrossEncoderTrainer(
-            model, arguments, dataset, loss=CrossEntropyLoss(model), evaluator=evaluator
-        ).train()
+        loss = CrossEntropyLoss(model)
+        trainer = CrossEncoderTrainer(model, arguments, dataset, loss=loss, evaluator=evaluator)
+        trainer.train()
 
 
 class DevAccuracy(BaseEvaluator):
@@ -227,7 +281,9 @@ class DevAccuracy(BaseEvaluator):
 
     def __init__(self, pairs: Sequence[LabelledPair], batch_size: int) -> None:
         super().__init__()
-        self.pairs, self.batch_size, self.primary_metric = pairs, batch_size, "dev_accuracy"
+        self.pairs = pairs
+        self.batch_size = batch_size
+        self.primary_metric = "dev_accuracy"
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:  # type: ignore[override]
         """The metric, as the host's Trainer calls it."""
@@ -235,11 +291,11 @@ class DevAccuracy(BaseEvaluator):
 
 
 def accuracy(model: CrossEncoder, pairs: Sequence[LabelledPair], batch_size: int) -> float:
-    """The share of pairs whose label has the highest score; of equal scores, the first label's counts."""
-    scores = model.predict(
-        [pair[:2] for pair in pairs], batch_size=batch_size, show_progress_bar=False
-    )
-    return float(np.mean(scores.argmax(axis=1) == np.array([pair.label for pair in pairs])))
+    """The share of pairs whose label has the highest score; of equal scores, the first counts."""
+    sentences = [(pair.first, pair.second) for pair in pairs]
+    labels = np.array([pair.label for pair in pairs])
+    scores = model.predict(sentences, batch_size=batch_size, show_progress_bar=False)
+    return float(np.mean(scores.argmax(axis=1) == labels))
 
 
 if __name__ == "__main__":
