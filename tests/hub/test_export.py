@@ -1,4 +1,4 @@
-"""Exported models give the vectors of model and calibration, and load where we are not installed."""
+"""Exported models give the vectors of model and map, and load where we are not installed."""
 
 import random
 from pathlib import Path
