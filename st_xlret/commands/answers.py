@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import NotRequired
 
 
@@ -36,12 +37,12 @@ class Row(NamedTuple):
 class Rows(NamedTuple):
     """Vectors (n, d), and what stands beside them, (n,) each; see `Row`."""
 
-    vectors: Any
-    group: Any
-    language: Any
-    text: Any
-    key: Any
-    source: Any
+    vectors: NDArray[np.float32]
+    group: Any  # a sequence, of which some can be selected
+    language: NDArray[Any]
+    text: NDArray[Any]
+    key: NDArray[Any]
+    source: NDArray[Any]
 
     def row(self, place: int) -> Row:
         """What stands beside one vector."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.languages import LanguageIdentifier, check_languages, unread_label_field
@@ -51,7 +51,7 @@ class Store(AbstractContextManager["Store"]):
     name: str
     name_in_store: str
     dimension: int
-    numbers: Any = np.float32
+    numbers: DTypeLike = np.float32
     metric: Metric | None = None
     model: str | None = None
     fingerprint: str | None = None

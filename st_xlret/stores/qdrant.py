@@ -337,7 +337,7 @@ class _NewCollection(_Target):
         points = []
         for record, vector in zip(records, vectors, strict=True):
             payload = {**payload_there.get(record.id, {}), **(record.payload or {})}
-            copied: Any = vector
+            copied: list[float] | dict[str, Any] = vector
             if isinstance(record.vector, dict):  # with sparse ones
                 copied = {**record.vector, "": vector}
             points.append(self.models.PointStruct(id=record.id, vector=copied, payload=payload))

@@ -1,10 +1,10 @@
 """What a rerun writes: rows without a mapped vector, or with that of another vector."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from st_xlret.stores.batches import Matrix
 
@@ -49,7 +49,7 @@ class Due(NamedTuple):
     is_stale: NDArray[np.bool_]
 
 
-def due_rows(mapped: Matrix, there: Matrix, numbers: Any) -> Due:
+def due_rows(mapped: Matrix, there: Matrix, numbers: DTypeLike) -> Due:
     """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers."""
     has_vector = ~np.isnan(mapped[:, 0])
     is_there = ~np.isnan(there[:, 0])

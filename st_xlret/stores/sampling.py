@@ -135,16 +135,15 @@ class Draw:
 
     def add(self, lots: NDArray[np.float64], rows: CheckedRows) -> None:
         """Draw from rows that have these lots."""
-        codes = rows.codes[rows.is_usable].tolist()
+        usable = np.flatnonzero(rows.is_usable)
+        codes = rows.codes[usable].tolist()
         self._known.update(codes)
         names = np.array([match_language(code, self._wanted) or "" for code in codes], object)
-        usable_lots = lots[rows.is_usable]
-        usable_vectors = rows.vectors[rows.is_usable]
         for name in set(names.tolist()) - {""}:
             if name not in self._lowest:
                 self._lowest[name] = _Lowest(self._per_language, lots[:0], rows.vectors[:0])
-            is_of_name = names == name
-            self._lowest[name].add(usable_lots[is_of_name], usable_vectors[is_of_name])
+            chosen = usable[names == name]
+            self._lowest[name].add(lots[chosen], rows.vectors[chosen])
 
     def result(self) -> dict[str, Matrix]:
         """What was drawn: language -> (n, d), in the order of the codes."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class _Answer(NamedTuple):
-    value: Any = None
+    value: object = None
     error: BaseException | None = None
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -28,12 +29,10 @@ def vectors_of(encoder: str, repository: Path) -> np.ndarray:
         return np.asarray(
             encode(SentenceTransformer(encoder, device="cpu"), texts, role="document")
         )
-    random = np.random.default_rng(
-        0
-    )  # of the meaning of a sentence, of its words and, as a bias, of its language
-    meanings, words, languages = (
-        random.normal(size=(*size, 64)) for size in ((60, 1), (60, COUNT), (1, COUNT))
-    )
+    random = np.random.default_rng(0)
+    meanings = random.normal(size=(60, 1, 64))
+    words = random.normal(size=(60, COUNT, 64))
+    languages = random.normal(size=(1, COUNT, 64))  # their bias
     vectors = (meanings + words / 2 + languages).reshape(-1, 64)
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -42,7 +41,8 @@ def vectors_of(encoder: str, repository: Path) -> np.ndarray:
 def test_report_calibrate_apply(
     encoder: str, repository: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    vectors, asked = vectors_of(encoder, repository), np.arange(0, 60 * COUNT, 13)
+    vectors = vectors_of(encoder, repository)
+    asked = np.arange(0, 60 * COUNT, 13)
     monkeypatch.chdir(tmp_path)
     np.save("docs.npy", vectors)
     Path("codes.txt").write_text("\n".join(CODES * 60))
@@ -52,46 +52,51 @@ def test_report_calibrate_apply(
     main(["calibrate", *stored, "--output", "map"])
     main(["apply", "map", *stored, "--into", "shared.npy"])
     queries = VectorCalibration.load("map").transform(vectors[asked])
-    same_language, same_sentence = [], []
-    for scores in (vectors[asked] @ vectors.T, queries @ np.load("shared.npy").T):
-        answers = np.argsort(-scores, axis=1)[:, :COUNT]
-        same_language.append((answers % COUNT == asked[:, None] % COUNT).mean())
-        same_sentence.append((answers // COUNT == asked[:, None] // COUNT).mean())
-    assert same_language[1] < min(0.15, same_language[0] / 2)
-    assert same_sentence[1] > max(0.9, same_sentence[0] + 0.1)
+    before = shares(vectors[asked] @ vectors.T, asked)
+    after = shares(queries @ np.load("shared.npy").T, asked)
+    assert after.same_language < min(0.15, before.same_language / 2)
+    assert after.same_sentence > max(0.9, before.same_sentence + 0.1)
+
+
+class Shares(NamedTuple):
+    """Of the nearest vectors of each query, as many as there are languages."""
+
+    same_language: float
+    same_sentence: float
+
+
+def shares(scores: np.ndarray, asked: np.ndarray) -> Shares:
+    answers = np.argsort(-scores, axis=1)[:, :COUNT]
+    queries = asked[:, None]
+    same_language = (answers % COUNT == queries % COUNT).mean()
+    same_sentence = (answers // COUNT == queries // COUNT).mean()
+    return Shares(same_language, same_sentence)
 
 
 @pytest.mark.parametrize(
     ("codes", "least"), [("ScalarQuantizationConfig", 0.95), ("BinaryQuantizationConfig", 0.7)]
 )
 def test_qdrants_own_engine_serves_mapped_queries_by_codes(
-    codes: str, least: float, repository, tmp_path
+    codes: str, least: float, repository: Path, tmp_path: Path
 ) -> None:
-    edge, vectors, asked = (
-        pytest.importorskip("qdrant_edge"),
-        vectors_of("", repository),
-        np.arange(0, 60 * COUNT, 13),
+    edge = pytest.importorskip("qdrant_edge")
+    vectors = vectors_of("", repository)
+    asked = np.arange(0, 60 * COUNT, 13)
+    types = [edge.ScalarType.Int8] if codes == "ScalarQuantizationConfig" else []
+    config = edge.EdgeConfig(
+        vectors=edge.EdgeVectorParams(64, edge.Distance.Cosine),
+        quantization_config=getattr(edge, codes)(*types),
+        optimizers=edge.EdgeOptimizersConfig(indexing_threshold=1),
     )
-    kind = getattr(edge, codes)(*[edge.ScalarType.Int8] * codes.startswith("Scalar"))
-    options = {
-        "quantization_config": kind,
-        "optimizers": edge.EdgeOptimizersConfig(indexing_threshold=1),
-    }
-    config = edge.EdgeConfig(vectors=edge.EdgeVectorParams(64, edge.Distance.Cosine), **options)
     shard = edge.EdgeShard.create(str(tmp_path), config)
-    shard.update(
-        edge.UpdateOperation.upsert_points(
-            [edge.Point(i, row) for i, row in enumerate(vectors.tolist())]
-        )
-    )
+    points = [edge.Point(i, row) for i, row in enumerate(vectors.tolist())]
+    shard.update(edge.UpdateOperation.upsert_points(points))
     assert shard.optimize()
+    calibration = VectorCalibration.fit(vectors, CODES * 60, queries_only=True)
     by_codes = edge.SearchParams(quantization=edge.QuantizationSearchParams(rescore=False))
-    queries = VectorCalibration.fit(vectors, CODES * 60, queries_only=True).transform(
-        vectors[asked]
-    )
-    requests = [
-        edge.QueryRequest(COUNT, query=edge.Query.Nearest(q), params=by_codes)
-        for q in queries.tolist()
-    ]
-    answers = np.array([[point.id for point in shard.query(request)] for request in requests])
-    assert (answers // COUNT == asked[:, None] // COUNT).mean() > least
+    answers = []
+    for query in calibration.transform(vectors[asked]).tolist():
+        request = edge.QueryRequest(COUNT, query=edge.Query.Nearest(query), params=by_codes)
+        answers.append([point.id for point in shard.query(request)])
+    is_same_sentence = np.array(answers) // COUNT == asked[:, None] // COUNT
+    assert is_same_sentence.mean() > least
