@@ -5,13 +5,10 @@ Texts are drawn and embedded, and the calibration becomes a part of the model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -19,6 +16,7 @@ from torch import Tensor
 from st_xlret.calibration.checks import check_steps
 from st_xlret.calibration.choose import QUESTIONS, fit_and_compare
 from st_xlret.calibration.embedding import RoleEncoder
+from st_xlret.calibration.panels import embed_weak_languages, fit_one_language
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.sampling import (
     Sample,
@@ -44,13 +42,16 @@ class _Draw:
     min_texts: int
     seed: int
 
-    def texts(self, texts: Any, languages: Sequence[str] | None) -> dict[str, Sample]:
+    def texts(
+        self, texts: Any, languages: Sequence[str] | None, min_languages: int
+    ) -> dict[str, Sample]:
         """Language -> texts of the documents."""
         return sample_texts(
             texts,
             languages=languages,
             texts_per_language=self.texts_per_language,
             min_texts=self.min_texts,
+            min_languages=min_languages,
             seed=self.seed,
         )
 
@@ -119,7 +120,9 @@ def calibrate(
             nobody gave gain by it.
         pairs: Parallel sentences with the pivot, for the step `"rotate"`, as `load_pairs` returns
             them.
-        queries_only: Map queries alone, so that an index of documents goes on working.
+        queries_only: Map queries alone, so that an index of documents goes on working. With
+            `"lsar"` the documents may be in one language: ten paragraphs in each of Arabic,
+            German, Russian and Chinese, which come with the package, then join the fit.
         strength: From 0, which leaves the model as it is, to 1; `"auto"` takes what scores highest
             on the sample.
         pivot: The language that others are rotated into.
@@ -134,7 +137,7 @@ def calibrate(
         precision: `"auto"` is bfloat16 where the processor computes in it; or `"fp32"`, `"bf16"`.
         seed: Seed of the draws and of the rotation.
         report: Called with a `Comparison` of this and other calibrations: `report=print` shows its
-            tables.
+            tables. Documents in one language have none: they cannot show what questions gain.
         show_progress_bar: Show progress bars.
 
     Example:
@@ -159,10 +162,11 @@ def calibrate(
     )
     is_lsar = list(steps) == ["lsar"]
     draw = _Draw(texts_per_language or usual_texts_per_language(steps), min_texts, seed)
-    sample = draw.texts(texts, languages)
+    has_one_map_of_queries = queries_only and is_lsar
+    sample = draw.texts(texts, languages, min_languages=1 if has_one_map_of_queries else 2)
     by_language = {code: part.texts for code, part in sample.items()}
     questions = None
-    if queries is not None and queries_only and is_lsar:
+    if queries is not None and has_one_map_of_queries:
         questions = draw.a_few_questions(queries)
     elif queries is not None:
         questions = draw.questions(queries, list(sample))
@@ -182,23 +186,36 @@ def calibrate(
         vectors = encoder.embed_sample_and_pooled(by_language)
     else:
         vectors = encoder.embed_sample(by_language)
-    fitted, comparison = fit_and_compare(
-        vectors.documents,
-        vectors.queries,
-        {code: part.documents for code, part in sample.items()},
-        questions=None if questions is None else encoder.embed(questions, "query"),
-        phrases=_embed_weak_languages(encoder) if phrases and is_lsar else None,
-        steps=steps,
-        strength=strength,
-        queries_only=queries_only,
-        pivot=pivot,
-        keep_mean=keep_mean,
-        pairs=parallel,
-        min_texts=min_texts,
-        normalize=False,
-        seed=seed,
-    )
-    if report is not None:
+    asked = None if questions is None else encoder.embed(questions, "query")
+    comparison = None
+    if len(sample) == 1:
+        fitted = fit_one_language(
+            encoder,
+            vectors.documents,
+            asked,
+            phrases=phrases,
+            strength=strength,
+            keep_mean=keep_mean,
+            normalize=False,
+        )
+    else:
+        fitted, comparison = fit_and_compare(
+            vectors.documents,
+            vectors.queries,
+            {code: part.documents for code, part in sample.items()},
+            questions=asked,
+            phrases=embed_weak_languages(encoder) if phrases and is_lsar else None,
+            steps=steps,
+            strength=strength,
+            queries_only=queries_only,
+            pivot=pivot,
+            keep_mean=keep_mean,
+            pairs=parallel,
+            min_texts=min_texts,
+            normalize=False,
+            seed=seed,
+        )
+    if report is not None and comparison is not None:
         report(comparison)
     calibrated = _build_in(original, fitted, comparison, vectors.pooled)
     for role, prompt in prompts.items():
@@ -212,36 +229,22 @@ def calibrate(
     return calibrated
 
 
-def weak_language_phrases() -> dict[str, list[str]]:
-    """Language -> beginnings of five sentences of the Universal Declaration of Human Rights.
-
-    Each is put as a question.
-    """
-    text = (Path(__file__).parent / "phrases.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
-
-
-def _embed_weak_languages(encoder: RoleEncoder) -> dict[str, Tensor]:
-    """The phrases as vectors of one language."""
-    rows = encoder.embed(weak_language_phrases(), "query")
-    return {"mul": torch.cat(list(rows.values()))}
-
-
 def _build_in(
     original: SentenceTransformer,
     fitted: VectorCalibration,
-    comparison: Comparison,
+    comparison: Comparison | None,
     pooled: Mapping[Role, Tensor] | None,
 ) -> SentenceTransformer:
     """The model with the calibration as a part of it, whose card says what it does."""
     layer = fitted.layer()
-    before = comparison.before.search
-    after = comparison.after.search
-    layer.notes["results in the query's language"] = (
-        f"{100 * before.same_language_share:.1f} % before, "
-        f"{100 * after.same_language_share:.1f} % after (chance: {100 * after.chance:.1f} %), "
-        "on the texts of the calibration"
-    )
+    if comparison is not None:
+        before = comparison.before.search
+        after = comparison.after.search
+        layer.notes["results in the query's language"] = (
+            f"{100 * before.same_language_share:.1f} % before, "
+            f"{100 * after.same_language_share:.1f} % after (chance: {100 * after.chance:.1f} %), "
+            "on the texts of the calibration"
+        )
     query_layer = None
     if fitted.query is not None:
         query_layer = fitted.layer("query")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,8 @@ from st_xlret.data.documents import Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
 from st_xlret.data.sources import split_sources
 from st_xlret.languages import check_language, check_languages, language_in_name, match_language
+
+logger = logging.getLogger(__name__)
 
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")
 
@@ -74,6 +77,7 @@ def sample_texts(
     languages: Sequence[str] | None = None,
     texts_per_language: int = 1500,
     min_texts: int = 1,
+    min_languages: int = 2,
     unit: Unit | None = None,
     skip_bad_lines: bool = False,
     seed: int = 0,
@@ -87,9 +91,10 @@ def sample_texts(
             and, if texts are from documents, `document`, as `load_documents` returns it; or the
             path of a folder in BEIR's layout, or paths of documents as `load_documents` reads them.
             Samples that were drawn before are taken as they are.
-        languages: Languages to keep; all by default. Two at least are needed.
+        languages: Languages to keep; all by default.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
-        min_texts: Fewest texts of a language.
+        min_texts: Languages with fewer texts are left out, and a warning names them.
+        min_languages: Fewest languages that have to be left; else a `DataError`.
         unit: What a text of files is, as for `read_documents`. By default a document of a folder in
             BEIR's layout, and a sentence of other sources.
         skip_bad_lines: Skip bad lines of files, and log how many there were.
@@ -110,8 +115,7 @@ def sample_texts(
     else:
         entries = _text_entries(texts, wanted, unit, skip_bad_lines)
         drawn = _draw_samples(entries, texts_per_language, [seed, _TEXT_SEED])
-    _check_counts(drawn, wanted, min_texts)
-    return drawn
+    return _languages_with_enough(drawn, wanted, min_texts, min_languages)
 
 
 def _are_samples(texts: Any) -> bool:
@@ -120,18 +124,29 @@ def _are_samples(texts: Any) -> bool:
     return all(isinstance(part, Sample) for part in texts.values())
 
 
-def _check_counts(drawn: Mapping[str, Sample], wanted: Wanted, min_texts: int) -> None:
-    """Refuse too few languages, or too few texts of one that was drawn or is wanted."""
+def _languages_with_enough(
+    drawn: Mapping[str, Sample], wanted: Wanted, min_texts: int, min_languages: int
+) -> dict[str, Sample]:
+    """The languages that have enough texts; others are left out, with a warning."""
     counts = dict.fromkeys(wanted or (), 0)
     for code, part in drawn.items():
         counts[code] = len(part.texts)
     counts = dict(sorted(counts.items()))
-    fewest = min(counts.values(), default=0)
-    if len(counts) < 2 or fewest < min_texts:
+    few = {code: count for code, count in counts.items() if count < min_texts}
+    missing = [code for code, count in few.items() if count == 0]
+    if missing or len(counts) - len(few) < min_languages:
         raise DataError(
-            f"needed are texts in two languages at least, and {min_texts} distinct ones of each "
-            f"(min_texts), got {counts}; `languages` can leave one out"
+            f"needed are {min_texts} distinct texts (min_texts) in each of {min_languages} "
+            f"languages at least, got {counts}"
         )
+    if few:
+        logger.warning(
+            "languages with fewer than %s texts (min_texts) are left out of the fit: %s. They "
+            "are searched like the others",
+            min_texts,
+            few,
+        )
+    return {code: part for code, part in drawn.items() if code not in few}
 
 
 def sample_questions(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 import st_xlret
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
-from st_xlret.commands.sources import SampleArguments, parse_sources
+from st_xlret.commands.sources import SampleArguments, one_language_in_words, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
 from st_xlret.hub.portable import save_portable
 from st_xlret.options import option
@@ -91,6 +91,11 @@ class Arguments:
     min_texts: int = option(50, "Fewest texts of a language.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
 
+    @property
+    def has_one_map_of_queries(self) -> bool:
+        """Whether one map serves queries in all languages, and documents stay as they are."""
+        return self.queries_only and self.steps == ["lsar"]
+
     def strength_with_default(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
         """The strength that is asked for; where none is, 1 with a rotation, else the default."""
         if self.strength == "auto":
@@ -118,7 +123,12 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     from st_xlret.hub.card import set_card_data
 
     count = texts.texts_per_language or usual_texts_per_language(options.steps)
-    sample = texts.sample_texts(count, min_texts=options.min_texts, seed=options.seed)
+    sample = texts.sample_texts(
+        count,
+        min_texts=options.min_texts,
+        min_languages=1 if options.has_one_map_of_queries else 2,
+        seed=options.seed,
+    )
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
     pairs = None
     if options.pairs:
@@ -157,8 +167,14 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         save_portable(calibrated, folder)
-        comparisons[0].write(folder)
-    _print_result(calibrated, comparisons[0], options.output)
+        for comparison in comparisons:
+            comparison.write(folder)
+    print()
+    if comparisons:
+        print(f"{comparisons[0]}\n")
+    else:
+        print(one_language_in_words(list(sample)))
+    _print_usage(calibrated, options.output)
 
 
 def _names_prompts(texts: SampleArguments, model: SentenceTransformer) -> bool:
@@ -170,12 +186,10 @@ def _names_prompts(texts: SampleArguments, model: SentenceTransformer) -> bool:
     return bool(role_prompt(model, "query") or role_prompt(model, "document"))
 
 
-def _print_result(calibrated: SentenceTransformer, comparison: Comparison, output: str) -> None:
+def _print_usage(calibrated: SentenceTransformer, output: str) -> None:
     from st_xlret.hub.usage import encoding_calls
 
-    print(
-        f"\n{comparison}\n\nThe calibrated model is in {output}, for Sentence Transformers alone:\n"
-    )
+    print(f"The calibrated model is in {output}, for Sentence Transformers alone:\n")
     print(f'    model = SentenceTransformer("{output}")')
     for role, (_, call) in encoding_calls(calibrated).items():
         print(f"    {role}_vectors = {call}")

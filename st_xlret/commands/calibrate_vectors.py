@@ -7,8 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands.sources import SampleArguments, StoreArguments, sample_vectors
-from st_xlret.files import atomic_directory
+from st_xlret.commands.sources import (
+    SampleArguments,
+    StoreArguments,
+    one_language_in_words,
+    sample_vectors,
+)
+from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
 
 if TYPE_CHECKING:
@@ -41,7 +46,9 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     sample = sample_vectors(
         store, texts.languages, count, min_texts=options.min_texts, seed=options.seed
     )
-    fitting = _Fitting(sample, store, options)
+    is_one_language = len(sample) == 1 and options.has_one_map_of_queries
+    _check_model(texts, is_one_language)
+    fitting = _Fitting(sample, store, options, texts if is_one_language else None)
     questions = None
     recalls: Recalls = {}
     if queries is not None and options.qrels:
@@ -53,14 +60,31 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         questions = sample_vectors(
             queries, texts.languages, count, min_texts=fewest, seed=options.seed
         )
-    calibration, comparison = fitting.fit_and_compare(questions, strength)
-    first_halves = {at: first.overall for at, (first, _) in recalls.items()}
-    comparison = replace(comparison, judged=first_halves)
+    comparison = None
+    if is_one_language:
+        calibration = fitting.fit(questions, strength)
+    else:
+        calibration, comparison = fitting.fit_and_compare(questions, strength)
+        first_halves = {at: first.overall for at, (first, _) in recalls.items()}
+        comparison = replace(comparison, judged=first_halves)
     _write(calibration, comparison, recalls, options)
-    print(f"\n{comparison}")
+    print(f"\n{comparison or one_language_in_words(list(sample))}")
     if recalls:
         print(f"\n{_recall_table(recalls, strength)}")
     _print_usage(calibration, options.output)
+
+
+def _check_model(texts: SampleArguments, is_one_language: bool) -> None:
+    """Vectors in one language, and no others, need the encoder that they are from."""
+    if is_one_language and texts.model is None:
+        raise ValueError(
+            "the vectors are in one language, and nothing shows what languages differ in: give "
+            "the encoder that they are from by --model, which embeds paragraphs in others"
+        )
+    if texts.model is not None and not is_one_language:
+        raise ValueError(
+            f"--model {texts.model} is for vectors in one language, and these are in several"
+        )
 
 
 def _best_judged(recalls: Recalls) -> float:
@@ -84,6 +108,8 @@ class _Fitting:
     sample: dict[str, ArrayLike]
     store: Store
     options: Arguments
+    encoder: SampleArguments | None
+    """What names the encoder of the vectors, if they are in one language."""
 
     def fit_and_compare(
         self, questions: dict[str, ArrayLike] | None, strength: float | Literal["auto"]
@@ -105,16 +131,29 @@ class _Fitting:
             seed=self.options.seed,
         )
 
-    def judged_recalls(
-        self, queries: Store, qrels: str, strength: float | Literal["auto"]
-    ) -> Recalls:
-        """What judged queries find at each strength, and at the one that is asked for."""
-        from st_xlret.calibration import VectorCalibration, judged_recall
-        from st_xlret.calibration.report import STRENGTHS
+    def fit(
+        self, questions: dict[str, ArrayLike] | None, strength: float | Literal["auto"]
+    ) -> VectorCalibration:
+        """The calibration, which the encoder helps to fit on vectors in one language."""
+        from st_xlret.calibration import VectorCalibration
+        from st_xlret.calibration.panels import fit_one_language
 
-        fitted = VectorCalibration.fit(
+        if self.encoder is not None:
+            return fit_one_language(
+                self.encoder.load_encoder(),
+                self.sample,
+                questions,
+                phrases=self.options.phrases,
+                strength=strength,
+                keep_mean=self.options.keep_mean,
+                metric=self.store.metric,
+                model=self.store.model,
+            )
+        return VectorCalibration.fit(
             self.sample,
+            queries=questions,
             steps=self.options.steps,
+            strength=1.0 if strength == "auto" else strength,
             queries_only=self.options.queries_only,
             pivot=self.options.pivot,
             keep_mean=self.options.keep_mean,
@@ -123,6 +162,15 @@ class _Fitting:
             model=self.store.model,
             seed=self.options.seed,
         )
+
+    def judged_recalls(
+        self, queries: Store, qrels: str, strength: float | Literal["auto"]
+    ) -> Recalls:
+        """What judged queries find at each strength, and at the one that is asked for."""
+        from st_xlret.calibration import judged_recall
+        from st_xlret.calibration.report import STRENGTHS
+
+        fitted = self.fit(None, 1.0)
         strengths = set(STRENGTHS)
         if strength != "auto":
             strengths.add(strength)
@@ -140,14 +188,20 @@ def _usable_rows(store: Store) -> Iterator[Batch]:
 
 
 def _write(
-    calibration: VectorCalibration, comparison: Comparison, recalls: Recalls, options: Arguments
+    calibration: VectorCalibration,
+    comparison: Comparison | None,
+    recalls: Recalls,
+    options: Arguments,
 ) -> None:
     more: dict[str, Any] = {}
     if recalls:
         more["judged"] = _recalls_as_json(recalls)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         calibration.save(folder)
-        comparison.write(folder, **more)
+        if comparison is not None:
+            comparison.write(folder, **more)
+        elif more:
+            write_json(folder / "language_bias.json", more)
 
 
 def _recalls_as_json(recalls: Recalls) -> list[dict[str, Any]]:

@@ -138,7 +138,7 @@ def _calibrated(
 
 def _texts_to_measure(documents: list[str]) -> list[str]:
     """Texts of the user, or phrases in many languages, each alone and all of a language as one."""
-    from st_xlret.calibration.model import weak_language_phrases
+    from st_xlret.calibration.panels import weak_language_phrases
     from st_xlret.calibration.sampling import sample_texts
 
     texts: list[str] = []

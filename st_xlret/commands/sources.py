@@ -67,7 +67,9 @@ class SampleArguments(EncoderArguments):
         "auto", "Number format: auto is bf16 where the processor computes in it.", PRECISIONS
     )
 
-    def sample_texts(self, count: int, *, min_texts: int = 1, seed: int) -> dict[str, Sample]:
+    def sample_texts(
+        self, count: int, *, min_texts: int = 1, min_languages: int = 2, seed: int
+    ) -> dict[str, Sample]:
         """At most `count` texts of each language of the documents."""
         from st_xlret.calibration.sampling import sample_texts
 
@@ -76,6 +78,7 @@ class SampleArguments(EncoderArguments):
             languages=self.languages,
             texts_per_language=count,
             min_texts=min_texts,
+            min_languages=min_languages,
             unit=cast("Unit | None", self.unit),
             skip_bad_lines=self.skip_bad_lines,
             seed=seed,
@@ -142,7 +145,10 @@ def parse_sources(
     else:
         if getattr(options, "qrels", None):
             check_options(options, "queries")
-        unread = _given_of({"model": texts, "documents": texts, "pairs": options})
+        holders: dict[str, object] = {"documents": texts, "pairs": options}
+        if not getattr(options, "has_one_map_of_queries", False):
+            holders = {"model": texts, **holders}
+        unread = _given_of(holders)
         check_options(options, unread=unread, where="with --vectors")
     return texts, stored, options
 
@@ -180,3 +186,15 @@ def sample_vectors(
     if not kept:
         return dict(sample)  # which the fit refuses
     return kept
+
+
+def one_language_in_words(languages: Sequence[str]) -> str:
+    """What was done for documents in one language, and what no sample of them can say."""
+    from st_xlret.calibration.panels import panel_paragraphs
+
+    panel = ", ".join(code for code in panel_paragraphs() if code not in languages)
+    return (
+        f"The documents are in one language ({languages[0]}). Paragraphs in others ({panel}) "
+        "joined the fit.\nThe documents cannot show what questions in other languages gain: "
+        "measure it with questions of\nyour own (st-xlret evaluate --benchmark retrieval).\n"
+    )

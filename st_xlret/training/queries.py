@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.calibration import embed_by_language, sample_questions, sample_texts
-from st_xlret.calibration.model import weak_language_phrases
+from st_xlret.calibration.panels import panel_paragraphs, weak_language_phrases
 from st_xlret.calibration.vectors import VectorCalibration
 from st_xlret.columns import Role
 from st_xlret.evaluation import TatoebaEvaluator
@@ -69,6 +69,7 @@ class QueryOptions:
             languages=self.languages,
             texts_per_language=self.documents_per_language,
             min_texts=50,
+            min_languages=1,
             seed=seed,
         )
         return {language: sample.texts for language, sample in drawn.items()}
@@ -83,6 +84,7 @@ class QueryOptions:
             self.documents,
             languages=self.languages,
             texts_per_language=self.queries_per_language,
+            min_languages=1,
             unit="sentence",
             seed=seed,
         )
@@ -109,8 +111,7 @@ def calibrated_queries(
     It keeps less of the mean than a search by the map alone does: its student then finds more.
     """
 
-    def embed(texts: dict[str, list[str]]) -> dict[str, Tensor]:
-        role: Role = "query"
+    def embed(texts: dict[str, list[str]], role: Role = "query") -> dict[str, Tensor]:
         return embed_by_language(
             model, texts, role=role, precision=precision, show_progress_bar=True
         )
@@ -118,12 +119,15 @@ def calibrated_queries(
     vectors = embed(queries)
     phrases = embed(weak_language_phrases())
     joining = {language: rows for language, rows in vectors.items() if len(rows) >= _ENOUGH}
+    if len(documents) == 1:
+        documents = {**embed(panel_paragraphs(), "document"), **documents}
     calibration = VectorCalibration.fit(
         documents,
         queries=joining or None,
         phrases={"mul": torch.cat(list(phrases.values()))},
         queries_only=True,
         keep_mean=0.2,
+        min_texts=min(len(rows) for rows in documents.values()),
     )
     everything = torch.cat(list(vectors.values()))
     return torch.from_numpy(calibration.transform(everything, "query"))

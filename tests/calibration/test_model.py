@@ -22,7 +22,7 @@ from st_xlret.calibration import (
 )
 from st_xlret.calibration.bias import AS_IT_IS
 from st_xlret.calibration.embedding import RoleEncoder, embed_by_language
-from st_xlret.calibration.model import weak_language_phrases
+from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.data import DataError
 from st_xlret.hub.lengths import pooled_rows
 from tests.commands import bias_files
@@ -258,3 +258,41 @@ def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) 
     )
     drawn = sample_questions(tmp_path / "questions.txt", ["en", "fr"])
     assert {code: len(texts) for code, texts in drawn.items()} == {"en": 6, "fr": 6}
+
+
+def test_documents_in_one_language_get_a_map_of_queries(model: SentenceTransformer) -> None:
+    reports: list[Comparison] = []
+
+    calibrated = st_xlret.calibrate(
+        model,
+        {"en": TEXTS["en"]},
+        queries_only=True,
+        precision="fp32",
+        report=reports.append,
+        show_progress_bar=False,
+    )
+
+    assert reports == []  # such documents cannot show what questions gain
+    expected = bias_files.map_of_english(model, normalize=False)
+    queries = expected.transform(model.encode_query(TEXTS["fr"]))
+    np.testing.assert_allclose(calibrated.encode_query(TEXTS["fr"]), queries, atol=1e-5)
+    np.testing.assert_allclose(
+        calibrated.encode_document(TEXTS["en"]), model.encode_document(TEXTS["en"]), atol=1e-6
+    )
+
+
+def test_both_sides_of_documents_in_one_language_have_nothing_to_remove(
+    model: SentenceTransformer,
+) -> None:
+    with pytest.raises(DataError, match="2 languages"):
+        st_xlret.calibrate(model, {"en": TEXTS["en"]})
+
+
+def test_a_language_with_few_texts_is_left_out_and_named(caplog: Any) -> None:
+    texts = {"en": list("abc"), "fr": list("def"), "sw": ["g"]}
+    assert list(sample_texts(texts, min_texts=2)) == ["en", "fr"]
+    assert "'sw': 1" in caplog.text
+    with pytest.raises(DataError, match="'sw': 1"):
+        sample_texts({"en": list("abc"), "sw": ["g"]}, min_texts=2)
+    with pytest.raises(DataError, match="'de': 0"):
+        sample_texts(texts, languages=["en", "fr", "de"])

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from sentence_transformers import SentenceTransformer
 
+from st_xlret import VectorCalibration
+from st_xlret.calibration.panels import panel_paragraphs, weak_language_phrases
 from st_xlret.modules import static_encoder, train_tokenizer
 from tests.data.files import write_jsonl
 
@@ -47,3 +49,21 @@ def encoder(prompts: bool = True) -> SentenceTransformer:
     if prompts:
         model.prompts = {"query": "ask ", "document": "tell "}
     return model
+
+
+def map_of_english(model: SentenceTransformer, *, normalize: bool) -> VectorCalibration:
+    """What queries of the English documents get, step by step."""
+    documents = {}
+    for code, paragraphs in panel_paragraphs().items():
+        documents[code] = model.encode_document(paragraphs)
+    documents["en"] = model.encode_document(sentences("en"))
+    phrases = []
+    for part in weak_language_phrases().values():
+        phrases += part
+    return VectorCalibration.fit(
+        documents,
+        phrases={"mul": model.encode_query(phrases)},
+        queries_only=True,
+        min_texts=10,
+        normalize=normalize,
+    )

@@ -172,3 +172,16 @@ def test_what_cannot_work_is_named_and_nothing_is_written(
     with pytest.raises((ValueError, OSError), match=message):
         calibrate(folder, *options.split())
     assert not (folder / "out").exists()
+
+
+def test_documents_in_one_language_get_a_map_of_queries(folder: Path, capsys) -> None:
+    model = calibrate(folder, "--languages", "en", "--queries_only")
+    printed = capsys.readouterr().out
+    assert "one language (en)" in printed
+    assert not (folder / "out" / "language_bias.json").exists()
+    original = SentenceTransformer(str(folder / "encoder"), device="cpu")
+    texts = sentences("en")
+    np.testing.assert_allclose(
+        model.encode_document(texts), original.encode_document(texts), atol=1e-6
+    )
+    assert np.abs(model.encode_query(texts) - original.encode_query(texts)).max() > 0.01

@@ -14,6 +14,8 @@ from st_xlret import VectorCalibration
 from st_xlret.commands.apply import main as apply
 from st_xlret.commands.calibrate import main
 from st_xlret.commands.report import main as report
+from tests.commands import bias_files
+from tests.commands.bias_files import sentences
 from tests.stores import stores
 
 
@@ -177,3 +179,31 @@ def test_a_map_of_other_vectors_is_refused(
     with pytest.raises(ValueError, match=message):
         apply(command_of(calibration, tmp_path, **about))
     assert not (tmp_path / "mapped.parquet").exists()
+
+
+def test_stored_vectors_in_one_language_need_their_encoder(tmp_path: Path) -> None:
+    model = bias_files.encoder()
+    model.save(str(tmp_path / "encoder"))
+    vectors = model.encode_document(sentences("en"))
+    stored = tmp_path / "stored.parquet"
+    columns = {"vector": list(vectors), "language": ["en"] * len(vectors)}
+    pq.write_table(pa.table(columns), stored)
+    words = ["--vectors", str(stored), "--queries_only", "--output", str(tmp_path / "map")]
+
+    with pytest.raises(ValueError, match="--model"):
+        main(words)
+    main([*words, "--model", str(tmp_path / "encoder"), "--precision", "fp32"])
+
+    fitted = VectorCalibration.load(tmp_path / "map")
+    assert fitted.queries_only
+    queries = model.encode_query(sentences("fr"))
+    expected = bias_files.map_of_english(model, normalize=True)
+    np.testing.assert_allclose(fitted.transform(queries), expected.transform(queries), atol=1e-5)
+
+
+def test_an_encoder_of_vectors_in_several_languages_is_refused(
+    vectors: str, tmp_path: Path
+) -> None:
+    words = ["--vectors", vectors, "--queries_only", "--output", str(tmp_path / "map")]
+    with pytest.raises(ValueError, match="several"):
+        main([*words, "--model", "encoder"])

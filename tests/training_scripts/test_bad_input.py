@@ -27,7 +27,7 @@ BAD = [
     ("search", "--pivot de", "'de'"),
     ("search", "--model nowhere/at/all", "nowhere/at/all"),
     ("search", "--from_scratch static", "texts"),
-    ("queries", "--documents", "two languages"),
+    ("queries", "--documents", "min_texts"),
     ("queries", "--lora_rank 4 --keep_trained 1 --max_seq_length 8", "4.*8"),
     ("queries", "--queries asked.txt --pairs translated.tsv", "asked.txt"),
 ]

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
 from st_xlret.calibration.choose import QUESTIONS
-from st_xlret.calibration.model import weak_language_phrases
+from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average
 from st_xlret.evaluation.lareqa import average_precisions, read_lareqa
