@@ -1,4 +1,4 @@
-"""`st-xlret index`: texts, languages and vectors in a file, which is written whole or gone on with."""
+"""`st-xlret index`: texts, languages and vectors in a file, which is written whole or not."""
 
 import json
 from collections import Counter
