@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.base import BenchmarkResult as BenchmarkResult
     from st_xlret.evaluation.base import macro_average as macro_average
     from st_xlret.evaluation.by_language import language_metrics as language_metrics
-    from st_xlret.evaluators import *  # noqa: F403
     from st_xlret.evaluation.lareqa import read_lareqa as read_lareqa
     from st_xlret.evaluation.metrics import map_at_k as map_at_k
     from st_xlret.evaluation.metrics import mrr_at_k as mrr_at_k
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.tatoeba import retrieval_accuracy as retrieval_accuracy
     from st_xlret.evaluation.tatoeba import weighted_f1 as weighted_f1
     from st_xlret.evaluation.xor_retrieve import AnsweredQuestions as AnsweredQuestions
+    from st_xlret.evaluators import *  # noqa: F403
     from st_xlret.tables import markdown_table as markdown_table
 
 _MODULES = {

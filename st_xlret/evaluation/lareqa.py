@@ -156,11 +156,12 @@ def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
     XQuAD-R has titles in the file and none in the published protocol.
     """
     rows: list[TextRow] = []
-    columns = (corpus["id"][:], corpus["text"][:], corpus["language"][:])
-    for name, text, code in zip(*columns, strict=True):
+    for row in corpus:
+        name = row["id"]
+        text = row["text"]
         if paragraphs is not None:
             text = f"{text} {paragraphs[name]}"
-        rows.append((name, "", text, code))
+        rows.append((name, "", text, row["language"]))
     return texts_table(rows)
 
 
@@ -209,25 +210,36 @@ class _SquadPool:
             self.paragraphs[name] = text
         for entry in paragraph["qas"]:
             answer = entry["answers"][0]["answer_start"]
-            rows = [row for row, (start, end) in enumerate(breaks) if start <= answer < end]
-            if not rows:
+            sentence = _sentence_with(answer, breaks)
+            if sentence is None:
                 # An answer between two sentences has no candidate: XTREME-R leaves it out too.
                 continue
             number = entry["id"]
             name = f"{code}-{number}"
             self.questions.append((name, "", entry["question"], code))
             self.number_of[name] = number
-            self.answers.setdefault(number, []).append(f"{place}-{rows[0]}")
+            of_number = self.answers.setdefault(number, [])
+            of_number.append(f"{place}-{sentence}")
 
     def judgements(self, split: str) -> dict[str, dict[str, int]]:
         """The candidates that are right, in all languages or in that of the question."""
         qrels: dict[str, dict[str, int]] = {}
         for name, number in self.number_of.items():
-            right = self.answers[number]
-            if split == _BY_LANGUAGE:
-                right = [candidate for candidate in right if candidate[:2] == name[:2]]
-            qrels[name] = dict.fromkeys(right, 1)
+            right: dict[str, int] = {}
+            code = name[:2]
+            for candidate in self.answers[number]:
+                if split != _BY_LANGUAGE or candidate.startswith(code):
+                    right[candidate] = 1
+            qrels[name] = right
         return qrels
+
+
+def _sentence_with(position: int, breaks: Sequence[tuple[int, int]]) -> int | None:
+    """The number of the sentence that a position is in; None between two sentences."""
+    for row, (start, end) in enumerate(breaks):
+        if start <= position < end:
+            return row
+    return None
 
 
 def _read_squad_files(folder: Path) -> _SquadPool:
@@ -243,8 +255,8 @@ def _read_squad_files(folder: Path) -> _SquadPool:
 
 
 def _numbered_paragraphs(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    text = "\n".join(line for _, line in decoded_lines(file, BadLines()))
-    content = json.loads(text)
+    lines = [line for _, line in decoded_lines(file, BadLines())]
+    content = json.loads("\n".join(lines))
     for number, article in enumerate(content["data"]):
         for position, paragraph in enumerate(article["paragraphs"]):
             yield f"{number:02d}-{position}", paragraph

@@ -56,8 +56,12 @@ def full_texts(table: Dataset) -> list[str]:
     """What is encoded: title and text, joined with a space as in BEIR and mteb."""
     if "title" not in table.column_names:
         return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
-    both = zip(table["title"][:], table["text"][:], strict=True)
-    return [f"{title} {text}".strip() for title, text in both]
+    titles = table["title"][:]
+    texts = table["text"][:]
+    joined: list[str] = []
+    for title, text in zip(titles, texts, strict=True):
+        joined.append(f"{title} {text}".strip())
+    return joined
 
 
 @dataclass(frozen=True)
@@ -117,20 +121,23 @@ class RetrievalData:
 
 def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
     """The rows in some languages, in the order of these."""
-    rows_of: dict[str, list[int]] = {code: [] for code in languages}
-    for row, code in enumerate(table["language"][:]):
-        if code in rows_of:
-            rows_of[code].append(row)
-    rows = [row for of_language in rows_of.values() for row in of_language]
+    codes = np.array(table["language"][:])
+    rows: list[int] = []
+    for language in languages:
+        rows += np.flatnonzero(codes == language).tolist()
     return Dataset.from_dict(table[rows])
 
 
-def _judged_of(documents: Dataset, qrels: Qrels) -> dict[str, dict[str, int]]:
+def _judged_of(documents: Dataset, qrels: Qrels) -> beir.Judgements:
     """The judgements of some documents alone."""
     names = set(documents["id"][:])
-    judged: dict[str, dict[str, int]] = {}
+    judged: beir.Judgements = {}
     for query, grades in qrels.items():
-        judged[query] = {name: grade for name, grade in grades.items() if name in names}
+        of_query: dict[str, int] = {}
+        for name, grade in grades.items():
+            if name in names:
+                of_query[name] = grade
+        judged[query] = of_query
     return judged
 
 
@@ -178,9 +185,10 @@ def _only_rows(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int
     """The row of each id, which stands once."""
     only: dict[str, int] = {}
     for name, rows in rows_of.items():
-        if len(rows) != 1:
-            raise DataError(f"{name!r} stands {len(rows)} times in the texts", file=file)
-        [only[name]] = rows
+        count = len(rows)
+        if count != 1:
+            raise DataError(f"{name!r} stands {count} times in the texts", file=file)
+        only[name] = rows[0]
     return only
 
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from st_xlret.evaluation.base import BenchmarkResult, name_file_in_errors
 from st_xlret.evaluation.published import published_comparisons
@@ -80,9 +80,13 @@ class SeedMean(NamedTuple):
         return f"{percent(self.mean)} ± {percent(self.half_interval)}"
 
 
-def seed_means(
-    runs: Mapping[str, Sequence[BenchmarkResult]],
-) -> dict[str, dict[str, SeedMean]]:
+Runs: TypeAlias = Mapping[str, Sequence[BenchmarkResult]]
+"""System to its results, one a seed."""
+Means: TypeAlias = dict[str, dict[str, SeedMean]]
+"""System to metric to its mean."""
+
+
+def seed_means(runs: Runs) -> Means:
     """System to metric to its mean over the seeds (results) and half of the 95 % interval.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The
@@ -104,8 +108,10 @@ def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, SeedMean]:
     means: dict[str, SeedMean] = {}
     for metric in seeds[0].average:
         values = [result.average[metric] for result in seeds if metric in result.average]
-        if len(values) == len(seeds):
-            means[metric] = SeedMean(round(fmean(values), 12), half_interval(values))
+        if len(values) < len(seeds):
+            continue
+        mean = round(fmean(values), 12)
+        means[metric] = SeedMean(mean, half_interval(values))
     return means
 
 
@@ -184,7 +190,7 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
     return markdown
 
 
-def _metrics_of(means: Mapping[str, Mapping[str, SeedMean]]) -> list[str]:
+def _metrics_of(means: Means) -> list[str]:
     """The metrics that any system has."""
     metrics: dict[str, None] = {}
     for of_system in means.values():
@@ -192,20 +198,19 @@ def _metrics_of(means: Mapping[str, Mapping[str, SeedMean]]) -> list[str]:
     return list(metrics)
 
 
-def _comparison_table(
-    results: Mapping[str, Sequence[BenchmarkResult]], means: Mapping[str, Mapping[str, SeedMean]]
-) -> str:
+def _comparison_table(results: Runs, means: Means) -> str:
     metrics = _metrics_of(means)
     rows: list[list[str]] = []
     for name, seeds in results.items():
-        cells = [str(means[name].get(metric, MISSING)) for metric in metrics]
-        rows.append([name, *cells, str(len(seeds))])
+        row = [name]
+        for metric in metrics:
+            row.append(str(means[name].get(metric, MISSING)))
+        row.append(str(len(seeds)))
+        rows.append(row)
     return markdown_table(["system", *metrics, "seeds"], rows)
 
 
-def _rows_in_fractions(
-    results: Mapping[str, Sequence[BenchmarkResult]], means: Mapping[str, Mapping[str, SeedMean]]
-) -> list[list[Any]]:
+def _rows_in_fractions(results: Runs, means: Means) -> list[list[Any]]:
     metrics = _metrics_of(means)
     header: list[Any] = ["system", "seeds"]
     for metric in metrics:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from st_xlret.data.reading import BadLines, decoded_lines
 from st_xlret.data.sources import find_file
@@ -39,7 +39,10 @@ CCP_PAIRS = (
 _CODES = {"no": "nb"}  # Tatoeba's Norwegian
 _MOST_PAIRS = 1_000  # drawn from the export
 
-SentencePairs = dict[str, tuple[list[str], list[str]]]
+SentencePairs: TypeAlias = dict[str, tuple[list[str], list[str]]]
+"""Name to the sentences of both sides."""
+LanguagePairs: TypeAlias = Mapping[str, tuple[str, str]]
+"""Name to the languages of both sides."""
 Side = TypeVar("Side")
 
 
@@ -108,13 +111,11 @@ def _read_sentences(folder: PathLike, name: str) -> list[str]:
     return [line for _, line in decoded_lines(file, BadLines())]
 
 
-def join_on_english(folder: PathLike | None, pairs: Mapping[str, tuple[str, str]]) -> SentencePairs:
+def join_on_english(folder: PathLike | None, pairs: LanguagePairs) -> SentencePairs:
     """The sentences of two languages that have the same English one in the test sets."""
-    codes_of = _codes_by_pair(pairs)
-    every: list[str] = []
-    for codes in codes_of.values():
-        every += codes
-    with_english = load_tatoeba(folder, every)
+    codes_of = _as_in_files(pairs)
+    languages = dict.fromkeys(code for both in codes_of.values() for code in both)
+    with_english = load_tatoeba(folder, list(languages))
     joined: SentencePairs = {}
     for name, (one, other) in codes_of.items():
         translations = _by_english(*with_english[other])
@@ -129,11 +130,13 @@ def join_on_english(folder: PathLike | None, pairs: Mapping[str, tuple[str, str]
     return joined
 
 
-def _codes_by_pair(pairs: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Name of a pair to its languages as Tatoeba's files have them."""
+def _as_in_files(pairs: LanguagePairs) -> LanguagePairs:
+    """The languages of pairs by their codes in Tatoeba's files."""
     codes_of: dict[str, tuple[str, str]] = {}
     for name, (one, other) in pairs.items():
-        codes_of[name] = (_CODES.get(one, one), _CODES.get(other, other))
+        first = _CODES.get(one, one)
+        second = _CODES.get(other, other)
+        codes_of[name] = (first, second)
     return codes_of
 
 
@@ -150,16 +153,14 @@ def has_export(folder: Path) -> bool:
     return any(folder.glob("sentences.csv*"))
 
 
-def draw_export_pairs(folder: Path, pairs: Mapping[str, tuple[str, str]]) -> SentencePairs:
+def draw_export_pairs(folder: Path, pairs: LanguagePairs) -> SentencePairs:
     """Up to 1 000 linked sentences of each pair, drawn at random from Tatoeba's export."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    codes_of = _codes_by_pair(pairs)
-    wanted: set[str] = set()
-    for codes in codes_of.values():
-        wanted.update(codes)
-    sentences = _export_sentences(folder, wanted)
+    codes_of = _as_in_files(pairs)
+    languages = {code for both in codes_of.values() for code in both}
+    sentences = _export_sentences(folder, languages)
     linked = _export_links(folder, sentences)
     drawn: dict[str, list[tuple[int, int]]] = {}
     for name, (one, other) in codes_of.items():
@@ -173,7 +174,9 @@ def draw_export_pairs(folder: Path, pairs: Mapping[str, tuple[str, str]]) -> Sen
         for both in numbers:
             ids.update(both)
     taken = sentences.filter(pc.is_in(sentences["id"], pa.array(ids, pa.int64())))
-    text_of = dict(zip(taken["id"].to_pylist(), taken["text"].to_pylist(), strict=True))
+    text_of: dict[int, str] = {}
+    for row in taken.to_pylist():
+        text_of[row["id"]] = row["text"]
     texts: SentencePairs = {}
     for name, numbers in drawn.items():
         first = [text_of[one] for one, _ in numbers]
@@ -183,9 +186,11 @@ def draw_export_pairs(folder: Path, pairs: Mapping[str, tuple[str, str]]) -> Sen
 
 
 def _draw(ids: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
-    order = sorted(set(zip(ids, others, strict=True)))
+    links = set(zip(ids, others, strict=True))
+    order = sorted(links)
     random.Random(0).shuffle(order)
-    return _distinct_pairs(order)[:_MOST_PAIRS]
+    distinct = _distinct_pairs(order)
+    return distinct[:_MOST_PAIRS]
 
 
 def _export_sentences(folder: Path, wanted: Collection[str]) -> pa.Table:
