@@ -20,7 +20,10 @@ def workspace_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workspace(workspace_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own with the files and checkpoints that the examples name; trainings stop after one step."""
+    """A folder with the files and checkpoints that the examples name.
+
+    Trainings stop after one step.
+    """
     folder = tmp_path / "workspace"
     shutil.copytree(workspace_template, folder)
     monkeypatch.chdir(folder)
@@ -28,10 +31,13 @@ def workspace(workspace_template: Path, tmp_path: Path, monkeypatch: pytest.Monk
     as_written = SentenceTransformerTrainingArguments.__post_init__
 
     def cut_short(self: SentenceTransformerTrainingArguments) -> None:
-        self.max_steps, self.gradient_accumulation_steps = 1, 1
+        self.max_steps = 1
+        self.gradient_accumulation_steps = 1
         self.per_device_train_batch_size = min(self.per_device_train_batch_size, 4)
-        self.bf16 = self.fp16 = False
-        self.use_cpu, self.report_to = True, "none"
+        self.bf16 = False
+        self.fp16 = False
+        self.use_cpu = True
+        self.report_to = "none"
         as_written(self)
 
     monkeypatch.setattr(SentenceTransformerTrainingArguments, "__post_init__", cut_short)

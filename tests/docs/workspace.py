@@ -1,8 +1,9 @@
-"""The small world in which the examples of the documentation run: files and checkpoints under the names they use."""
+"""The small world in which the examples of the documentation run, under the names they use."""
 
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -14,90 +15,113 @@ from st_xlret import export, fit_calibration
 from st_xlret.modules import train_tokenizer
 from tests.data.files import multilingual_pool, write_jsonl, write_text
 
-WORDS = {
-    "en": "dog cat house tree river stone bread water night winter sleeps eats sees finds old small",
-    "fr": "chien chat maison arbre fleuve pierre pain eau nuit hiver dort mange voit trouve vieux petit",
-    "de": "hund katze haus baum fluss stein brot wasser nacht winter schläft isst sieht findet alt klein",
-    "sw": "mbwa paka nyumba mti mto jiwe mkate maji usiku baridi analala anakula anaona anapata mzee ndogo",
-    "ru": "собака кошка дом дерево река камень хлеб вода ночь зима спит ест видит находит старый малый",
+_LISTS = {
+    "en": "dog cat house tree river stone bread water night winter "
+    "sleeps eats sees finds old small",
+    "fr": "chien chat maison arbre fleuve pierre pain eau nuit hiver "
+    "dort mange voit trouve vieux petit",
+    "de": "hund katze haus baum fluss stein brot wasser nacht winter "
+    "schläft isst sieht findet alt klein",
+    "sw": "mbwa paka nyumba mti mto jiwe mkate maji usiku baridi "
+    "analala anakula anaona anapata mzee ndogo",
+    "ru": "собака кошка дом дерево река камень хлеб вода ночь зима "
+    "спит ест видит находит старый малый",
 }
-CHECKPOINTS = {  # configuration, model and vector size; explicit sizes in the documentation are the published ones
+WORDS = {code: words.split() for code, words in _LISTS.items()}
+CHECKPOINTS = {
     "xlm-roberta-base": (XLMRobertaConfig, XLMRobertaForMaskedLM, 768),
     "bert-base-multilingual-cased": (BertConfig, BertForMaskedLM, 768),
     "tiny": (XLMRobertaConfig, XLMRobertaForMaskedLM, 32),
 }
+"""Configuration, model and vector size; sizes in the documentation are the published ones."""
 SENTENCES = 70  # of each language: a calibration wants at least 50
 
 
 def sentences_of(language: str, count: int, seed: int) -> list[str]:
     """Sentences; those with the same seed are translations of each other, word by word."""
     generator = random.Random(seed)
-    words = WORDS[language].split()
-    return [
-        " ".join(words[generator.randrange(len(words))] for _ in range(5 + i % 3))
-        for i in range(count)
-    ]
+    words = WORDS[language]
+    sentences = []
+    for number in range(count):
+        length = 5 + number % 3
+        chosen = [words[generator.randrange(len(words))] for _ in range(length)]
+        sentences.append(" ".join(chosen))
+    return sentences
 
 
 def write_data(folder: Path) -> None:
     """Documents, parallel sentences, questions, dictionaries and test sets."""
-    documents = [
-        {
-            "id": f"{language}-{i}",
-            "language": language,
-            "sentences": sentences_of(language, SENTENCES // 7, 1000 + i),
-        }
-        for language in WORDS
-        for i in range(7)
-    ]
-    pairs = [
-        {"source_language": "en", "target_language": language, "source": source, "target": target}
-        for language in ("fr", "de")
-        for source, target in zip(
-            sentences_of("en", 60, 5), sentences_of(language, 60, 5), strict=True
-        )
-    ]
     for name in ("documents.jsonl", "documents/documents.jsonl.gz"):
-        write_jsonl(folder / name, documents)
+        write_jsonl(folder / name, documents())
     for name in ("pairs.jsonl", "pairs/pairs.jsonl.gz"):
-        write_jsonl(folder / name, pairs)
-    questions, passages = sentences_of("en", 40, 7), sentences_of("en", 40, 8)
-    triples = "".join(
-        f"{q}?\t{p}\t{n}\n" for q, p, n in zip(questions, passages, passages[::-1], strict=True)
-    )
+        write_jsonl(folder / name, pairs())
+    write_questions(folder)
+    write_published_formats(folder)
+    write_dictionaries(folder)
+    write_tatoeba(folder / "LASER" / "data" / "tatoeba" / "v1")
+    for name in ("xquad-r", "benchmarks/lareqa"):
+        texts = {code: sentences_of(code, 6, 13) for code in ("en", "fr", "de", "sw")}
+        multilingual_pool(folder / name, texts)
+
+
+def documents() -> list[dict[str, Any]]:
+    """Seven documents of each language."""
+    rows = []
+    for language in WORDS:
+        for number in range(7):
+            sentences = sentences_of(language, SENTENCES // 7, 1000 + number)
+            rows.append(
+                {"id": f"{language}-{number}", "language": language, "sentences": sentences}
+            )
+    return rows
+
+
+def pairs() -> list[dict[str, Any]]:
+    """English sentences with their translations."""
+    rows = []
+    english = sentences_of("en", 60, 5)
+    for language in ("fr", "de"):
+        for source, target in zip(english, sentences_of(language, 60, 5), strict=True):
+            languages = {"source_language": "en", "target_language": language}
+            rows.append({**languages, "source": source, "target": target})
+    return rows
+
+
+def write_questions(folder: Path) -> None:
+    """Questions with passages, as triples, as JSON lines, and as SQuAD has them."""
+    questions = sentences_of("en", 40, 7)
+    passages = sentences_of("en", 40, 8)
+    triples = ""
+    paragraphs = []
+    for question, passage, other in zip(questions, passages, passages[::-1], strict=True):
+        triples += f"{question}?\t{passage}\t{other}\n"
+        answers = [{"text": passage[:3], "answer_start": 0}]
+        asked = {"id": passage, "question": f"{question}?", "answers": answers}
+        paragraphs.append({"context": f"{passage}.", "qas": [asked]})
     write_text(folder / "triples.tsv", triples)
-    rows = [
-        {"query": f"{q}?", "positive": p, "negatives": [n], "language": language}
-        for language in ("en", "fr")
-        for q, p, n in zip(*(sentences_of(language, 40, seed) for seed in (7, 8, 9)), strict=True)
-    ]
-    write_jsonl(folder / "questions.jsonl", rows)
-    paragraphs = [
-        {
-            "context": f"{p}.",
-            "qas": [
-                {"id": p, "question": f"{q}?", "answers": [{"text": p[:3], "answer_start": 0}]}
-            ],
-        }
-        for q, p in zip(questions, passages, strict=True)
-    ]
     squad = {"version": "1.1", "data": [{"title": "Title", "paragraphs": paragraphs}]}
     write_text(folder / "squad.json", json.dumps(squad))
-    write_published_formats(folder)
+    rows = []
+    for language in ("en", "fr"):
+        columns = [sentences_of(language, 40, seed) for seed in (7, 8, 9)]
+        for question, passage, other in zip(*columns, strict=True):
+            texts = {"query": f"{question}?", "positive": passage, "negatives": [other]}
+            rows.append({**texts, "language": language})
+    write_jsonl(folder / "questions.jsonl", rows)
+
+
+def write_dictionaries(folder: Path) -> None:
     for language in ("fr", "de"):
-        words = "".join(
-            f"{a}\t{b}\n"
-            for a, b in zip(*(WORDS[code].split() for code in ("en", language)), strict=True)
-        )
-        write_text(folder / f"words.en-{language}.tsv", words)
+        both = zip(WORDS["en"], WORDS[language], strict=True)
+        lines = [f"{word}\t{translation}\n" for word, translation in both]
+        write_text(folder / f"words.en-{language}.tsv", "".join(lines))
+
+
+def write_tatoeba(folder: Path) -> None:
     for code, language in (("fra", "fr"), ("deu", "de")):
-        for side, of in ((code, language), ("eng", "en")):
-            file = folder / "LASER" / "data" / "tatoeba" / "v1" / f"tatoeba.{code}-eng.{side}"
-            write_text(file, "\n".join(sentences_of(of, 20, 11)) + "\n")
-    for name in ("xquad-r", "benchmarks/lareqa"):
-        multilingual_pool(
-            folder / name, {code: sentences_of(code, 6, 13) for code in ("en", "fr", "de", "sw")}
-        )
+        for side, of_side in ((code, language), ("eng", "en")):
+            text = "\n".join(sentences_of(of_side, 20, 11)) + "\n"
+            write_text(folder / f"tatoeba.{code}-eng.{side}", text)
 
 
 def write_published_formats(folder: Path) -> None:
@@ -144,18 +168,20 @@ def write_published_formats(folder: Path) -> None:
 
 
 def write_models(folder: Path) -> None:
-    """Checkpoints with the names of published ones, and models as runs of this package leave them."""
+    """Checkpoints with the names of published ones, and models as runs leave them."""
     torch.manual_seed(0)
-    tokenizer = train_tokenizer([*WORDS.values()] * 3, vocabulary=300)
+    texts = [" ".join(words) for words in WORDS.values()]
+    tokenizer = train_tokenizer(texts * 3, vocabulary=300)
     for name, (config_class, model_class, size) in CHECKPOINTS.items():
-        sizes = {
-            "hidden_size": size,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-        }
-        of_tokens = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
-        config = config_class(max_position_embeddings=80, **sizes, **of_tokens)
+        config = config_class(
+            max_position_embeddings=80,
+            hidden_size=size,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            vocab_size=len(tokenizer),
+            pad_token_id=tokenizer.pad_token_id,
+        )
         model_class(config).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
     transformer = Transformer(str(folder / "tiny"), max_seq_length=32)
@@ -163,8 +189,9 @@ def write_models(folder: Path) -> None:
     model.prompts = {"query": "query: ", "document": "passage: "}
     for name in ("intfloat/multilingual-e5-small", "e5", "runs/ccp/model"):
         model.save(str(folder / name))
-    clouds = {
-        language: torch.from_numpy(model.encode(sentences_of(language, SENTENCES, 3)))
-        for language in WORDS
-    }
-    export(model, fit_calibration(clouds, steps=["lsar"])).save(str(folder / "runs" / "calibrated"))
+    clouds = {}
+    for language in WORDS:
+        vectors = model.encode(sentences_of(language, SENTENCES, 3))
+        clouds[language] = torch.from_numpy(vectors)
+    calibrated = export(model, fit_calibration(clouds, steps=["lsar"]))
+    calibrated.save(str(folder / "runs" / "calibrated"))
