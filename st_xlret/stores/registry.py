@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from st_xlret.files import PathLike
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Store
 from st_xlret.stores.fields import Fields
@@ -118,13 +119,13 @@ STORES = (
 
 
 def open_store(
-    address: str | os.PathLike[str],
+    address: PathLike,
     *,
     vector_field: str | None = None,
     language_field: str | None = None,
     text_field: str | None = None,
     group_field: str | None = None,
-    languages_file: str | os.PathLike[str] | None = None,
+    languages_file: PathLike | None = None,
 ) -> Store:
     r"""Open stored vectors, wherever they are. Nothing but their description is read.
 

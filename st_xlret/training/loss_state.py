@@ -13,7 +13,7 @@ from sentence_transformers.util.distributed import get_world_size
 from torch import Tensor, nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from st_xlret.files import atomic_file
+from st_xlret.files import PathLike, atomic_file
 from st_xlret.losses.base import CrossLingualLoss, package_loss, unwrap_model
 from st_xlret.training.checkpoints import (
     LOSS_STATE_FILE,
@@ -47,7 +47,7 @@ class LossStateCallback(TrainerCallback):
         self,
         losses: Any,
         *,
-        resume_from: str | Path | None = None,
+        resume_from: PathLike | None = None,
         options: Any = None,
         keep: int | None = None,
     ) -> None:

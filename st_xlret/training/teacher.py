@@ -14,6 +14,7 @@ from torch import Tensor
 
 from st_xlret.columns import Role
 from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
+from st_xlret.files import PathLike
 
 COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}
 """The columns of the texts of each role, by whose names the Trainer finds their prompts."""
@@ -142,7 +143,7 @@ def _rows_of_role(
 def teacher_vectors(
     teacher: SentenceTransformer,
     data: DistillationData,
-    folder: str | Path,
+    folder: PathLike,
     precision: str,
 ) -> Tensor:
     """The teacher's vectors (M, d) of the goals, queries first.
