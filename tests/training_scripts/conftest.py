@@ -20,5 +20,8 @@ def script_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def train(script_data: Path, tmp_path: Path) -> Runner:
-    """Run scripts into the folder of the test; further options, a string of several or paths, override."""
+    """Run scripts into the folder of the test.
+
+    Further options, a string of several or paths, override.
+    """
     return Runner(script_data, tmp_path)

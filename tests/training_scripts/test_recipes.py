@@ -40,7 +40,8 @@ def test_every_option_of_a_recipe_reaches_its_script(recipe: str, repository: Pa
     assert not (repository / "runs" / "x").exists()
 
 
-# DPR's program (Karpukhin et al., EMNLP 2020), which the papers follow in what they do not state, divides by 1.
+# DPR's program (Karpukhin et al., EMNLP 2020), which the papers follow in what they do not state,
+# divides by 1.
 DPR = {"temperature": 1.0, "similarity": "dot", "gather_across_devices": True, "language_mixing": 1}
 # Tables 4 to 8 of MSM; its temperature is not in Eq. 1, but in the authors' program.
 MSM = {

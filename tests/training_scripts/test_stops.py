@@ -1,4 +1,4 @@
-"""What an interrupted run, a full disk and a loss that is no number leave behind, with train_ccp.py."""
+"""What an interrupted run, a full disk and a loss that is no number leave, with train_ccp.py."""
 
 import errno
 import math
