@@ -19,7 +19,7 @@ from st_xlret.data.reading import BadLines, decoded_lines, read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
-from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, texts_table
+from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, text_row, texts_table
 from st_xlret.evaluation.retrieval import (
     RETRIEVAL_OPTIONS,
     RetrievalEvaluator,
@@ -206,7 +206,7 @@ class _SquadPool:
         breaks = paragraph["sentence_breaks"]
         for row, (start, end) in enumerate(breaks):
             name = f"{place}-{row}"
-            self.candidates.append((name, "", text[start:end], code))
+            self.candidates.append(text_row(name, "", text[start:end], code))
             self.paragraphs[name] = text
         for entry in paragraph["qas"]:
             answer = entry["answers"][0]["answer_start"]
@@ -216,7 +216,7 @@ class _SquadPool:
                 continue
             number = entry["id"]
             name = f"{code}-{number}"
-            self.questions.append((name, "", entry["question"], code))
+            self.questions.append(text_row(name, "", entry["question"], code))
             self.number_of[name] = number
             of_number = self.answers.setdefault(number, [])
             of_number.append(f"{place}-{sentence}")

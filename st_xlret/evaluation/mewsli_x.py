@@ -12,7 +12,7 @@ from typing_extensions import Self
 from st_xlret.data.reading import read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import name_file_in_errors
-from st_xlret.evaluation.pools import RetrievalData, TextRow, texts_table
+from st_xlret.evaluation.pools import RetrievalData, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
 
 _BRACES = re.compile(r"\{(.*?)\}")
@@ -108,10 +108,9 @@ def _read_entities(file: Path) -> Iterator[TextRow]:
             text = " ".join(description[start:end] for start, end in _sentence_spans(record))
             if not text.strip():
                 text = description
-            name = record["entity_id"]
-            code = record["description_language"]
             text = " ".join(text.split())
-        yield name, "", text, code
+            row = text_row(record["entity_id"], "", text, record["description_language"])
+        yield row
 
 
 def _read_mentions(file: Path) -> Iterator[tuple[TextRow, str]]:
@@ -136,5 +135,5 @@ def _query_and_entity(
     if not is_inside or span.get("text", marked) != marked:
         raise ValueError(f"{span} is not in the text; get-mewsli-x.sh fills texts in")
     query = mention_in_context(text, start, end, _sentence_spans(context))
-    row = (mention["example_id"], "", query, context["language"])
+    row = text_row(mention["example_id"], "", query, context["language"])
     return row, mention["entity_id"]

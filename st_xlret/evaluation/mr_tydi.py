@@ -16,7 +16,7 @@ from st_xlret.data.kept import cache_key, cached_table
 from st_xlret.data.reading import read_jsonl, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, texts_table
+from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
 from st_xlret.files import PathLike
 
@@ -183,7 +183,7 @@ def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Judgemen
             name = record["query_id"]
             right = [str(passage["docid"]) for passage in record["positive_passages"]]
             judgements[name] = dict.fromkeys(right, 1)
-            rows.append((name, "", record["query"].strip(), language))
+            rows.append(text_row(name, "", record["query"].strip(), language))
     return texts_table(rows), judgements
 
 
@@ -201,7 +201,5 @@ def _read_passages(file: Path, language: str) -> Iterator[TextRow]:
                 name = record["docid"]
                 title = record.get("title", "")
                 text = record["text"]
-            for value in (name, title, text):
-                if not isinstance(value, str):
-                    raise TypeError(f"expected a string, found {value!r:.40}")
-        yield name, title, text, language
+            row = text_row(name, title, text, language)
+        yield row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +30,19 @@ Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
 """Query id to document id to judgement; relevant are those above 0."""
 
 _MISSING = -1  # in place of the row of a judged document that is not in the corpus
+
+
+def text_row(name: str, title: str, text: str, language: str) -> TextRow:
+    """A row of a table, checked: a `TypeError` or `ValueError` for what is no text."""
+    for value in (name, title, text, language):
+        if not isinstance(value, str):
+            raise TypeError(f"expected a string, found {type(value).__name__} {value!r:.40}")
+    return name, title, text, _checked_language(language)
+
+
+@cache
+def _checked_language(code: str) -> str:
+    return check_language(code)
 
 
 def texts_table(rows: Iterable[TextRow]) -> Dataset:

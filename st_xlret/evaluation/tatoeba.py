@@ -94,7 +94,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     def language_pair(name: str) -> tuple[str, str]:
         """The two languages of a pair."""
         one, _, other = name.partition("-")
-        if not one or not other:
+        if not one or not other or one == other:
             raise ValueError(f"{name!r} is no pair of languages, such as 'de-fr'")
         return one, other
 

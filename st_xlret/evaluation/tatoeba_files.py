@@ -134,10 +134,13 @@ def _as_in_files(pairs: LanguagePairs) -> LanguagePairs:
     """The languages of pairs by their codes in Tatoeba's files."""
     codes_of: dict[str, tuple[str, str]] = {}
     for name, (one, other) in pairs.items():
-        first = _CODES.get(one, one)
-        second = _CODES.get(other, other)
-        codes_of[name] = (first, second)
+        codes_of[name] = (_code_in_files(one), _code_in_files(other))
     return codes_of
+
+
+def _code_in_files(language: str) -> str:
+    code = tatoeba_language(language.lower())
+    return _CODES.get(code, code)
 
 
 def _by_english(sentences: Sequence[str], english: Sequence[str]) -> dict[str, str]:

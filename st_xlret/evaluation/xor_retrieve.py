@@ -14,11 +14,11 @@ from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
 from st_xlret.data.kept import cache_key, cached_table
-from st_xlret.data.reading import read_jsonl
+from st_xlret.data.reading import DataError, read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.data.tables import read_table
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
-from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, texts_table
+from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of
 from st_xlret.optional import import_optional
 
@@ -104,6 +104,8 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         def load_pool() -> AnsweredQuestions:
             rows = _read_passages(table)
             corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, rows, cache_dir=cache_dir)
+            if len(corpus) == 0:
+                raise DataError("no passages", file=table)
             asked = texts_table(question.row for question in questions)
             return AnsweredQuestions(corpus, asked, [question.answers for question in questions])
 
@@ -169,31 +171,41 @@ def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
 
 def _read_passages(file: Path) -> Iterator[TextRow]:
     """Rows of DPR's `psgs_w100.tsv`: id, text, title, with a header, quoted as csv does."""
+    is_first = True
     for number, cells in read_table(file, delimiter="\t", strict=False):
         with name_file_in_errors(file, number):
             name, text, title = cells
-        if name != "id":
+        if not is_first or name != "id":
             yield name, title, text, "en"
+        is_first = False
 
 
 @dataclass(frozen=True)
 class _Question:
     row: TextRow
-    language: str
     answers: list[str]
+
+    @property
+    def language(self) -> str:
+        _, _, _, code = self.row
+        return code
 
 
 def _read_questions(file: Path) -> Iterator[_Question]:
     """The questions that count: the released test file has no answers."""
+    names: set[str] = set()
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             if not isinstance(record["answers"], list):
                 raise TypeError(f"answers must be a list, found {record['answers']!r:.40}")
             answers = [answer for answer in record["answers"] if _counts(answer)]
-            code = record["lang"]
-            row = (str(record["id"]), "", record["question"], code)
+            name = str(record["id"])
+            if name in names:
+                raise ValueError(f"{name!r} stands above, too")
+            names.add(name)
+            row = text_row(name, "", record["question"], record["lang"])
         if answers:
-            yield _Question(row, code, answers)
+            yield _Question(row, answers)
 
 
 def _counts(answer: str) -> bool:

@@ -322,6 +322,7 @@ SAMPLES = {
         write_lareqa,
         bad_lines=[
             BadLine("xquad-r/en.json", "sentence_breaks", "breaks", "en.json.*sentence_breaks"),
+            BadLine("xquad-r/en.json", '"hotel bread"', "null", "en.json.*a string.*None"),
         ],
         needed=["*.json"],
     ),
@@ -331,6 +332,8 @@ SAMPLES = {
             BadLine(_MENTIONS, '"text": "First.*?"', '"text": ""', "line 1: .*get-mewsli-x"),
             BadLine(_MENTIONS, '"text": "wagen"', '"text": "bus"', "line 2: .*'bus'"),
             BadLine(_ENTITIES, "description_language", "code", "line 1: .*'description_lang"),
+            BadLine(_ENTITIES, '"Q1"', "1", "line 2: .*a string.*1"),
+            BadLine(_MENTIONS, '"language": "de"', '"language": "x"', "line 2: .*'x'"),
         ],
         needed=[_ENTITIES, _MENTIONS],
     ),
@@ -361,7 +364,11 @@ SAMPLES = {
         write_xor,
         bad_lines=[
             BadLine("psgs_w100.tsv", "\n2\t", "\n2 ", "psgs_w100.tsv, line 3"),
+            BadLine("psgs_w100.tsv", "(?s)\n.*", "\n", "psgs_w100.tsv: no passages"),
             BadLine(_XOR_QUESTIONS, '"lang"', '"language"', "xor_dev.*, line 1: .*'lang'"),
+            BadLine(_XOR_QUESTIONS, '"ko"', "null", "line 3: .*a string.*None"),
+            BadLine(_XOR_QUESTIONS, '"question": "bread"', '"question": 7', "line 3: .*a string"),
+            BadLine(_XOR_QUESTIONS, '"id": "bread"', '"id": "taxi"', "line 3: .*'taxi'"),
             BadLine(_XOR_QUESTIONS, r'"answers": \[.*\]', '"answers": ["yes"]', "has no"),
         ],
         needed=["psgs_w100.tsv", "xor_dev_retrieve_eng_span*"],

@@ -155,7 +155,7 @@ def test_sides_without_translations_are_refused(
         BilingualRetrievalEvaluator.of_parallel(sentences)
 
 
-@pytest.mark.parametrize("name", ["fr", "fr-", "-fr", ""])
+@pytest.mark.parametrize("name", ["fr", "fr-", "-fr", "", "fr-fr"])
 def test_what_is_no_pair_of_languages_is_named(name: str, tatoeba_folder: Path) -> None:
     with pytest.raises(ValueError, match=f"'{name}' is no pair"):
         TatoebaPairsEvaluator.from_directory(tatoeba_folder, [name])
@@ -279,3 +279,9 @@ def test_accuracies_of_joined_pairs(
     assert result.scores == {"fr-de": dict.fromkeys(names, 0.5)}
     assert result.protocol["sentences_per_language"] == "fr-de 6"
     assert "English" in result.protocol["sentences"]
+
+
+@pytest.mark.parametrize("name", ["FR-DE", "fra-deu"])
+def test_a_pair_is_named_by_any_spelling_of_its_languages(name: str, tatoeba_folder: Path) -> None:
+    expected = drawn(tatoeba_folder, "fr-de")["fr-de"]
+    assert drawn(tatoeba_folder, name) == {name: expected}
