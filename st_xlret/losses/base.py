@@ -49,6 +49,7 @@ class CrossLingualLoss(nn.Module):
 
     Args:
         model: The encoder.
+        weight: Factor on the loss.
         batches: How batches are drawn: a [`BatchFactory`][st_xlret.batches.BatchFactory], or a
             mapping that changes fields of `default_batches()`, such as
             `{"language_smoothing": 0.3}`.
@@ -77,11 +78,13 @@ class CrossLingualLoss(nn.Module):
         self,
         model: SentenceTransformer,
         *,
+        weight: float = 1.0,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
         super().__init__()
         self.model = model
+        self.weight = weight
         self.ratio = ratio
         self.batches = self._batch_factory(batches)
         self.state_is_kept = False

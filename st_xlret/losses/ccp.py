@@ -48,6 +48,7 @@ class CCPLoss(CrossLingualLoss):
         gather_across_devices: Use the rows of all ranks. If off, each rank has its own loss and
             bank, as in the paper.
         mini_batch_size: Texts per micro-batch of the encoder (gradient caching); None for one pass.
+        weight: Factor on the loss.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -84,10 +85,11 @@ class CCPLoss(CrossLingualLoss):
         normalize: bool = True,
         gather_across_devices: bool = True,
         mini_batch_size: int | None = None,
+        weight: float = 1.0,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
+        super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         if not isinstance(head, AsymmetricBNHead):
             head = AsymmetricBNHead(model.get_embedding_dimension() or 0, **(head or {}))
         self.head = head
@@ -171,7 +173,7 @@ class CCPLoss(CrossLingualLoss):
         )
         # After the loss: a window is no negative of itself.
         self._enqueue(z_contexts, tags)
-        return loss
+        return self.weight * loss
 
     def _check_windows(self, tags: Tags) -> None:
         for kind in ("language_id", "document_id"):

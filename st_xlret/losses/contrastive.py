@@ -1,14 +1,25 @@
 """Bases of the losses over several text columns: of pairs, and of any columns."""
 
-from typing import Any
+from typing import TypedDict
 
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
+from typing_extensions import Unpack
 
 from st_xlret.columns import Layout
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
+
+
+class WeightedOptions(TypedDict, total=False):
+    """The arguments of `WeightedContrastiveLoss`, for the losses that hand them on."""
+
+    weight: float
+    gather_across_devices: bool
+    mini_batch_num_tokens: int | None
+    batches: Batches
+    ratio: float
 
 
 class WeightedContrastiveLoss(CrossLingualLoss):
@@ -33,8 +44,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
-        self.weight = weight
+        super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = mini_batch_num_tokens
         keep_padding(model, mini_batch_num_tokens)
@@ -52,7 +62,7 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
         model: SentenceTransformer,
         *,
         temperature: float = 0.07,
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, **options)
         self.temperature = temperature

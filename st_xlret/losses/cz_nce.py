@@ -8,12 +8,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor
+from typing_extensions import Unpack
 
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
 from st_xlret.functional import cz_nce_loss, info_nce_loss
 from st_xlret.losses.base import Columns, Tags
-from st_xlret.losses.contrastive import PairContrastiveLoss
+from st_xlret.losses.contrastive import PairContrastiveLoss, WeightedOptions
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
 
@@ -74,7 +75,7 @@ class CZNCELoss(PairContrastiveLoss):
         temperature: float = 0.07,
         mlm: MaskedLMLoss | None = None,
         mlm_weight: float = 0.1,
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         if contextual_encoder is not None:

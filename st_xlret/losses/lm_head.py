@@ -5,9 +5,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
-from transformers import AutoModelForMaskedLM, PretrainedConfig
+from transformers import AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
+
+from st_xlret.modules.reloading import has_weights, load_again, revision_on_card
+
+WAY_OUT = (
+    "Leave the loss of masked words out, give lm_head_from=..., or train a new head: "
+    "fresh_head=True, and train_head before the training"
+)
 
 
 class NoHeadError(ValueError):
@@ -18,26 +26,25 @@ class NoHeadError(ValueError):
 
 
 class LanguageModelHead(nn.Module):
-    """The layers between the last hidden states and the projection to the vocabulary."""
+    """The layers between the last hidden states and the projection to the vocabulary.
 
-    def __init__(
-        self, config: PretrainedConfig, checkpoint: str | None = None, *, fresh: bool = False
-    ) -> None:
+    Args:
+        mlm: A masked language model, which is taken apart.
+        tied: Whether its projection is the encoder's embedding matrix.
+    """
+
+    def __init__(self, mlm: Any, *, tied: bool) -> None:
         super().__init__()
-        try:
-            self.transform = _load_masked_lm(config, checkpoint, fresh)
-            projection = self._extract_projection()
-        except Exception as error:  # whatever the program of one of many architectures raises
-            raise NoHeadError(f"no head of {config.model_type!r} can be used: {error}") from error
+        self.transform = mlm
+        projection = self._extract_projection()
         self.bias = projection.bias
-        # A tied projection is the encoder's embedding matrix.
         self.own_projection = None
-        if not config.tie_word_embeddings:
+        if not tied:
             self.own_projection = projection.weight
 
     def _extract_projection(self) -> Any:
         """Take out the projection to the vocabulary, and the encoder; the logits must stay."""
-        mlm: Any = self.transform
+        mlm = self.transform
         training = mlm.training
         projection = mlm.get_output_embeddings()
         setattr(mlm, mlm.base_model_prefix, _PassThrough())
@@ -53,8 +60,12 @@ class LanguageModelHead(nn.Module):
         return projection
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Map hidden states (M, d) to the inputs of the vocabulary projection (M, d)."""
-        return self.transform(inputs_embeds=hidden[None]).logits[0]
+        """Map hidden states (M, d) to the inputs of the vocabulary projection (M, d).
+
+        They are converted to the type of the weights.
+        """
+        kind = next(self.transform.parameters()).dtype
+        return self.transform(inputs_embeds=hidden[None].to(kind)).logits[0]
 
 
 class _PassThrough(nn.Module):
@@ -71,17 +82,81 @@ def _replace_by_identity(model: nn.Module, part: nn.Module) -> None:
             setattr(model.get_submodule(parent), attribute, nn.Identity())
 
 
-def _load_masked_lm(config: PretrainedConfig, checkpoint: str | None, fresh: bool) -> Any:
-    name = checkpoint or config.name_or_path
-    if not name:
-        return AutoModelForMaskedLM.from_config(config)
-    if fresh and not checkpoint:
-        with suppress(OSError, ValueError):
-            return AutoModelForMaskedLM.from_pretrained(name)
-        return AutoModelForMaskedLM.from_config(config)
-    mlm, info = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True)
+def load_head(
+    model: SentenceTransformer, checkpoint: str | None = None, *, fresh: bool = False
+) -> LanguageModelHead:
+    """The head of an encoder that starts with a Transformer.
+
+    Args:
+        model: The encoder.
+        checkpoint: Where the head is taken from. Default: from where the encoder is, or a new one
+            for one from scratch.
+        fresh: Make a new head where the checkpoint has none.
+
+    Raises:
+        NoHeadError: There is none, or it is not known to be the encoder's.
+    """
+    config = _transformer_of(model).config
+    if checkpoint is None and not config.name_or_path:
+        return new_head(config)
+    try:
+        mlm = _load_masked_lm(model, checkpoint, fresh)
+        return LanguageModelHead(mlm, tied=config.tie_word_embeddings)
+    except NoHeadError:
+        raise
+    except Exception as error:  # whatever the program of one of many architectures raises
+        raise _no_head(config, error) from error
+
+
+def _transformer_of(model: SentenceTransformer) -> PreTrainedModel:
+    encoder: Any = model[0]
+    return encoder.auto_model
+
+
+def new_head(config: PretrainedConfig) -> LanguageModelHead:
+    """An untrained head, as the configuration says; a `NoHeadError` where there is none."""
+    try:
+        mlm = AutoModelForMaskedLM.from_config(config)
+        return LanguageModelHead(mlm, tied=config.tie_word_embeddings)
+    except Exception as error:  # whatever the program of one of many architectures raises
+        raise _no_head(config, error) from error
+
+
+def _no_head(config: PretrainedConfig, error: Exception) -> NoHeadError:
+    return NoHeadError(f"no head of {config.model_type!r} can be used: {error}. {WAY_OUT}")
+
+
+def _load_masked_lm(model: SentenceTransformer, checkpoint: str | None, fresh: bool) -> Any:
+    if checkpoint is not None:
+        mlm, missing = load_again(AutoModelForMaskedLM, checkpoint, model, is_given=True)
+        if not fresh:
+            _check_head_was_loaded(checkpoint, mlm, missing)
+        return mlm
     if not fresh:
-        _check_head_was_loaded(name, mlm, info["missing_keys"])
+        return _load_own_masked_lm(model, needs_head=True)
+    with suppress(OSError, ValueError):
+        return _load_own_masked_lm(model, needs_head=False)
+    return AutoModelForMaskedLM.from_config(_transformer_of(model).config)
+
+
+def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
+    """The checkpoint of an encoder; a `NoHeadError` if it is another one.
+
+    It may be of another revision, or from another cache.
+    """
+    transformer = _transformer_of(model)
+    name = str(transformer.config.name_or_path)
+    revision = revision_on_card(model, name)
+    mlm, missing = load_again(AutoModelForMaskedLM, name, model, revision=revision)
+    if needs_head:
+        _check_head_was_loaded(name, mlm, missing)
+    # Quantised weights are other numbers, of which nothing can be said.
+    is_quantized = getattr(transformer, "is_quantized", False)
+    if not is_quantized and not has_weights(transformer, mlm.base_model.state_dict()):
+        raise NoHeadError(
+            f"{name!r} is found with other weights than the encoder has, which may be of another "
+            f"revision or cache_folder, or was trained since. {WAY_OUT}"
+        )
     return mlm
 
 
@@ -91,7 +166,6 @@ def _check_head_was_loaded(name: str, mlm: Any, missing_keys: list[str]) -> None
     # Biases that are missing are zero, as in a model that has none.
     if any(key.endswith("weight") for key in missing):
         raise NoHeadError(
-            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}): "
-            "give lm_head_from=..., or train a new one: "
-            "fresh_head=True, and train_head before the training"
+            f"{name!r} has no trained language-model head (no {', '.join(sorted(missing))}). "
+            f"{WAY_OUT}"
         )

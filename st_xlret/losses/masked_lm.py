@@ -17,7 +17,7 @@ from st_xlret.functional.masking import token_keys, uniform_numbers
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.embedding import Features, parts_by_length, select_texts
 from st_xlret.losses.head_training import HeadTraining
-from st_xlret.losses.lm_head import LanguageModelHead, NoHeadError
+from st_xlret.losses.lm_head import NoHeadError, load_head
 
 
 class MaskedLMLoss(CrossLingualLoss):
@@ -81,7 +81,7 @@ class MaskedLMLoss(CrossLingualLoss):
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
+        super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         encoder = model[0]
         if not 0 < mask_probability <= 1 or not isinstance(encoder, Transformer):
             kind = type(encoder).__name__
@@ -96,12 +96,12 @@ class MaskedLMLoss(CrossLingualLoss):
             )
         encoder.unpad_inputs = False
         self.mask_probability = mask_probability
-        self.weight = weight
         self.mask_token_id: int = tokenizer.mask_token_id
         self.special_token_ids: list[int] = tokenizer.all_special_ids
         embeddings: Any = encoder.auto_model.get_input_embeddings()
-        head = LanguageModelHead(encoder.auto_model.config, lm_head_from, fresh=fresh_head)
-        self.lm_head = head.to(embeddings.weight.dtype)
+        head = load_head(model, lm_head_from, fresh=fresh_head)
+        # What is trained is in float32 at least, also beside an encoder in 16 bits.
+        self.lm_head = head.to(torch.promote_types(embeddings.weight.dtype, torch.float32))
         self.vocabulary = len(embeddings.weight)
         if seed is None:
             seed = torch.initial_seed()

@@ -58,6 +58,7 @@ class MSMLoss(CrossLingualLoss):
             `mini_batch_size` random sentences of each rank; the value is then the two parts by
             name. None if the two alternate by batch.
         gather_across_devices: Use the rows of all ranks. If off, each rank computes its own loss.
+        weight: Factor on the loss, without that of `mlm`, which has its own.
 
     Example:
         >>> from st_xlret.modules import static_encoder, train_tokenizer
@@ -96,10 +97,11 @@ class MSMLoss(CrossLingualLoss):
         mlm: MaskedLMLoss | None = None,
         gather_across_devices: bool = True,
         seed: int = 0,
+        weight: float = 1.0,
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
+        super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         features = model.get_embedding_dimension() or 0
         if not isinstance(document_encoder, DocumentEncoder):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
@@ -186,7 +188,7 @@ class MSMLoss(CrossLingualLoss):
         )
         if self.updates_state:
             self.steps += 1
-        return loss
+        return self.weight * loss
 
     def _predict_sentences(self, vectors: Tensor, tags: Tags) -> tuple[Tensor, Tensor]:
         """Predict the sentences (S, d) of blocks of two and more from the others.

@@ -6,12 +6,13 @@ from typing import Any, Literal
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
+from typing_extensions import Unpack
 
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
 from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.base import Tags
-from st_xlret.losses.contrastive import WeightedContrastiveLoss
+from st_xlret.losses.contrastive import WeightedContrastiveLoss, WeightedOptions
 
 ANY_NUMBER = 1_000
 
@@ -53,7 +54,7 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
         *,
         temperature: float = 0.05,
         similarity: Literal["cosine", "dot"] = "cosine",
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, **options)
         self.temperature = temperature

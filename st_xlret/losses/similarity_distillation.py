@@ -72,12 +72,11 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         batches: Batches = None,
         ratio: float = 1.0,
     ) -> None:
-        super().__init__(model, batches=batches, ratio=ratio)
+        super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         self.bank_size = bank_size
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
         self.cosine_weight = cosine_weight
-        self.weight = weight
         self.mini_batch_num_tokens = mini_batch_num_tokens
         # Not in checkpoints: the caller can compute the vectors again.
         self.register_buffer("teacher", teacher.detach(), persistent=False)

@@ -6,13 +6,18 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import Tensor
+from typing_extensions import Unpack
 
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
 from st_xlret.functional import info_nce_loss, language_contrastive_loss
 from st_xlret.functional.language import Reduction
 from st_xlret.losses.base import Columns, CrossLingualLoss
-from st_xlret.losses.contrastive import PairContrastiveLoss, WeightedContrastiveLoss
+from st_xlret.losses.contrastive import (
+    PairContrastiveLoss,
+    WeightedContrastiveLoss,
+    WeightedOptions,
+)
 
 
 class SemanticContrastiveLoss(PairContrastiveLoss):
@@ -74,7 +79,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
         model: SentenceTransformer,
         *,
         reduction: Reduction = "mean",
-        **options: Any,
+        **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, **options)
         self.reduction: Reduction = reduction

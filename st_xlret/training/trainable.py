@@ -1,7 +1,6 @@
 """What of an encoder is trained, and how its layers compute meanwhile."""
 
 import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
@@ -17,6 +16,7 @@ from transformers import PreTrainedModel
 from st_xlret.modules.adapters import has_adapters
 from st_xlret.modules.adapters import merge_adapters as merge_adapters
 from st_xlret.modules.encoders import outermost_transformers
+from st_xlret.modules.reloading import has_weights, load_again
 from st_xlret.optional import import_optional
 
 logger = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def check_adapters_match_folder(model: SentenceTransformer) -> None:
     for transformer in outermost_transformers(model):
         is_adapted = bool(getattr(transformer, "peft_config", None))
         is_quantized = getattr(transformer, "is_quantized", False)  # those are not trained
-        if is_adapted and not is_quantized and not _has_weights_of_folder(transformer):
+        if is_adapted and not is_quantized and not _has_weights_of_folder(model, transformer):
             raise ValueError(
                 f"checkpoints of LoRA refer to the weights in {transformer.name_or_path!r}, and "
                 "these are others: save the model and load it from there, or train with "
@@ -108,32 +108,16 @@ def check_adapters_match_folder(model: SentenceTransformer) -> None:
             )
 
 
-def _has_weights_of_folder(transformer: PreTrainedModel) -> bool:
-    saved = _weights_in_folder(transformer)
-    weights = {}
-    for name, weight in transformer.state_dict().items():
-        name_without_adapter = re.sub(r"\.(base_layer|original_module)\b", "", name)
-        weights[name_without_adapter] = weight
-    compared = [name for name in saved if "pooler." not in name]
-    for name in compared:
-        if name not in weights:
-            return False
-        weight = weights[name]
-        if not saved[name].to(weight).equal(weight):
-            return False
-    return bool(compared)
-
-
-def _weights_in_folder(transformer: PreTrainedModel) -> dict[str, Tensor]:
-    """The weights that a Transformer was loaded from; none if there is no such folder."""
+def _has_weights_of_folder(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
+    """Whether a Transformer has the weights that it was loaded from."""
     path = transformer.name_or_path
     if not path:
-        return {}
+        return False
     try:
-        saved = type(transformer).from_pretrained(path)
+        saved, _ = load_again(type(transformer), path, model)
     except (OSError, ValueError):
-        return {}
-    return dict(saved.state_dict())
+        return False
+    return has_weights(transformer, saved.state_dict())
 
 
 def adapter_files(paths: Iterable[PurePath]) -> list[PurePath]:

@@ -80,6 +80,16 @@ def test_an_evaluation_changes_nothing_and_does_not_read_what_training_fills(nam
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
+@torch.no_grad()
+def test_its_weight_is_a_factor(name: str) -> None:
+    loss = built(name)
+    plain = computed(name, loss)
+    loss.weight = 3.0
+    torch.testing.assert_close(computed(name, loss), 3 * plain)
+    assert loss.get_config_dict()["weight"] == 3.0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_unpadding_is_off_where_padding_is_read(name: str) -> None:
     encoder: Any = built(name).model[0]
     assert (encoder.unpad_inputs is False) == EXAMPLES[name].reads_padding

@@ -1,6 +1,7 @@
 """MaskedLMLoss against the checkpoint's own masked language model."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM
 
 from st_xlret.losses import MaskedLMLoss
-from st_xlret.losses.lm_head import LanguageModelHead, NoHeadError
+from st_xlret.losses.lm_head import NoHeadError, new_head
+from st_xlret.modules.reloading import load_again
 from tests import tiny
 
 SHAPE = {
@@ -39,9 +41,9 @@ CONFIGURATIONS = {
 }
 
 
-def save_checkpoint(folder: Path, architecture: str) -> Any:
+def save_checkpoint(folder: Path, architecture: str, seed: int = 0) -> Any:
     """A checkpoint of a language model whose biases are not all zero; returns the model."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = AutoConfig.for_model(architecture.split()[0], **COMMON, **CONFIGURATIONS[architecture])
     model = AutoModelForMaskedLM.from_config(config)
     for name, parameter in model.named_parameters():
@@ -159,21 +161,114 @@ def test_a_short_batch_still_predicts_one_token_and_empty_texts_give_zero_and_a_
     assert value == 0
 
 
-def test_where_the_head_comes_from(tmp_path: Path) -> None:
-    reference = save_checkpoint(tmp_path / "mlm", "xlm-roberta")
-    load_encoder(tmp_path / "mlm").save(str(tmp_path / "encoder"))
-    encoder = SentenceTransformer(str(tmp_path / "encoder"), device="cpu")
-    with pytest.raises(NoHeadError, match="lm_head.dense.weight"):
-        MaskedLMLoss(encoder)
+def save_without_head(folder: Path) -> SentenceTransformer:
+    """A checkpoint of an encoder alone, and beside it one with a head."""
+    save_checkpoint(folder / "mlm", "xlm-roberta")
+    load_encoder(folder / "mlm").save(str(folder / "encoder"))
+    return SentenceTransformer(str(folder / "encoder"), device="cpu")
+
+
+def test_a_head_may_come_from_another_checkpoint_or_be_new(tmp_path: Path) -> None:
+    encoder = save_without_head(tmp_path)
+    reference = AutoModelForMaskedLM.from_pretrained(tmp_path / "mlm")
     fresh = MaskedLMLoss(encoder, fresh_head=True)
     taken = MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "mlm"))
     assert torch.equal(taken.lm_head.bias, reference.lm_head.bias)
     assert not torch.equal(fresh.lm_head.bias, reference.lm_head.bias)
+
+
+def test_an_encoder_without_a_head_is_told_what_to_do(tmp_path: Path) -> None:
+    encoder = save_without_head(tmp_path)
+    with pytest.raises(NoHeadError, match="lm_head.dense.weight.*Leave.*lm_head_from") as told:
+        MaskedLMLoss(encoder)
+    assert told.value.__cause__ is None
     with pytest.raises(NoHeadError, match="nothing"):
         MaskedLMLoss(encoder, lm_head_from=str(tmp_path / "nothing"))
     encoder[0].tokenizer.mask_token = None
     with pytest.raises(NoHeadError, match="mask token"):
         MaskedLMLoss(encoder)
+
+
+@pytest.mark.parametrize("options", [{}, {"fresh_head": True}])
+def test_the_host_does_not_report_a_head_that_is_not_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: dict[str, Any]
+) -> None:
+    encoder = save_without_head(tmp_path)
+    capfd.readouterr()
+    with suppress(NoHeadError):
+        MaskedLMLoss(encoder, **options)
+    said = capfd.readouterr().err
+    assert "LOAD REPORT" not in said
+    assert "corrupted" not in said
+
+
+def save_revisions(cache: Path) -> dict[str, Any]:
+    """A cache of the Hub with two revisions of a model, and the models."""
+    repository = cache / "models--org--model"
+    (repository / "refs").mkdir(parents=True)
+    models = {}
+    for revision, number in (("main", "a"), ("v2", "b")):
+        commit = 40 * number
+        (repository / "refs" / revision).write_text(commit)
+        folder = repository / "snapshots" / commit
+        models[revision] = save_checkpoint(folder, "xlm-roberta", seed=ord(number))
+    return models
+
+
+def test_the_head_is_that_of_the_revision_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
+    models = save_revisions(tmp_path)
+    main = SentenceTransformer("org/model", device="cpu", local_files_only=True)
+    assert torch.equal(MaskedLMLoss(main).lm_head.bias, models["main"].lm_head.bias)
+    second = SentenceTransformer("org/model", revision="v2", device="cpu", local_files_only=True)
+    with pytest.raises(NoHeadError, match="'org/model'.*another revision.*lm_head_from"):
+        MaskedLMLoss(second)
+    # Where the card knows the revision, as with a network, it is taken.
+    second.model_card_data.base_model = "org/model"
+    second.model_card_data.base_model_revision = "v2"
+    assert torch.equal(MaskedLMLoss(second).lm_head.bias, models["v2"].lm_head.bias)
+
+
+class Recorded:
+    """Stands in the place of a class of Transformers."""
+
+    options: dict[str, Any]
+
+    @classmethod
+    def from_pretrained(cls, name: str, **options: Any) -> Any:
+        cls.options = options
+        return None, {"missing_keys": []}
+
+
+@pytest.mark.parametrize(
+    ("trusted", "is_given", "expected"),
+    [(False, False, False), (False, True, False), (True, False, False), (True, True, True)],
+)
+def test_code_runs_only_if_it_is_known_to_be_that_of_the_encoder(
+    trusted: bool, is_given: bool, expected: bool
+) -> None:
+    model = tiny.static()
+    model.trust_remote_code = trusted
+    load_again(Recorded, "org/model", model, is_given=is_given)
+    assert Recorded.options["trust_remote_code"] is expected
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_new_head_is_trained_in_fp32_whatever_the_encoder_is_in(
+    tmp_path: Path, dtype: torch.dtype, turned: bool
+) -> None:
+    encoder = save_without_head(tmp_path).to(dtype)
+    loss = MaskedLMLoss(encoder, fresh_head=True)
+    if turned:
+        encoder.float()
+    loss.train_head(["sun moon star"] * 20, max_steps=2, show_progress_bar=False)
+    loss([encoder.preprocess(TEXTS)]).backward()
+    for name, parameter in loss.lm_head.named_parameters():
+        assert parameter.dtype == torch.float32, name
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
 
 
 @pytest.mark.parametrize(
@@ -195,7 +290,7 @@ def test_a_head_that_cannot_be_used_apart_is_none(
     architecture: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(NoHeadError, match=f"'{architecture}'"):
-        LanguageModelHead(AutoConfig.for_model(architecture, vocab_size=60, **options))
+        new_head(AutoConfig.for_model(architecture, vocab_size=60, **options))
 
 
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
