@@ -1,4 +1,6 @@
-"""Vectors of several languages, each in a region of its own, and what a calibration makes of them."""
+"""Vectors of several languages, each in a region of its own, and what a calibration does."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,22 +16,32 @@ def clouds(
     """Topics that all languages share, moved and spread by language; float64."""
     generator = np.random.default_rng(seed)
     topics = generator.normal(size=(texts, dimension))
-    return {
-        code: topics * generator.uniform(0.5, 2, dimension)
-        + offset * generator.normal(size=dimension)
-        + 0.3 * generator.normal(size=(texts, dimension))
-        + 1
-        for code in CODES
-    }
+    by_language = {}
+    for code in CODES:
+        spread = topics * generator.uniform(0.5, 2, dimension)
+        moved = offset * generator.normal(size=dimension)
+        noise = 0.3 * generator.normal(size=(texts, dimension))
+        by_language[code] = spread + moved + noise + 1
+    return by_language
 
 
 def mean_of(rows: dict[str, NDArray]) -> NDArray:
     return np.stack([part.mean(axis=0) for part in rows.values()])
 
 
-def apply(calibration: VectorCalibration, rows: NDArray, role: str, code: str = "") -> NDArray:
+def apply(calibration: VectorCalibration, rows: NDArray, role: Any, code: str = "") -> NDArray:
     """Mapped rows in float64, not scaled to unit length."""
-    weight, bias = calibration.dense(
-        role, calibration.languages.index(code) if calibration.languages else 0
-    )  # type: ignore[arg-type]
+    number = 0
+    if calibration.languages:
+        number = calibration.languages.index(code)
+    weight, bias = calibration.dense(role, number)
     return rows @ weight.T + bias
+
+
+def maps_of(calibration: VectorCalibration, role: Any = "document") -> list[NDArray]:
+    """The weight and the bias of each map, side by side."""
+    maps = []
+    for number in range(max(1, len(calibration.languages))):
+        weight, bias = calibration.dense(role, number)
+        maps.append(np.column_stack([weight, bias]))
+    return maps
