@@ -1,5 +1,7 @@
 """Figures of calibrations, against loops over every text."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,116 +11,148 @@ from st_xlret.calibration.bias import AS_IT_IS, measure_calibrations
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, apply, clouds
 
-DOCUMENTS = clouds(texts=30)
-IDS = {code: np.arange(30) // 4 for code in CODES}
-AS_QUERIES = {code: rows[:17] + 0.3 for code, rows in clouds(texts=30).items()}
-RAW = {"normalize": False, "min_texts": 2}
+TEXTS = 30
+DOCUMENTS = clouds(texts=TEXTS)
+IDS = {code: np.arange(TEXTS) // 4 for code in CODES}
+OWN_IDS = {code: np.arange(TEXTS) for code in CODES}
+AS_QUERIES = {code: rows[:17] + 0.3 for code, rows in DOCUMENTS.items()}
+QUESTIONS = clouds(3, texts=40)
+NEIGHBOURS = 7
 
 
-def brute_shares(queries: dict, documents: dict, ids: dict, k: int) -> NDArray:
-    entries = [
-        (code, ids[code][i], row)
-        for code in CODES
-        for i, row in enumerate(strict_unit_rows(documents[code]))
-    ]
+def fit(*steps: str, **how: Any) -> VectorCalibration:
+    return VectorCalibration.fit(DOCUMENTS, steps=steps, normalize=False, min_texts=2, **how)
+
+
+CALIBRATIONS = {
+    "lsar": fit("lsar"),
+    "half": fit("lsar", strength=0.5),
+    "shift apart": fit("shift", queries=QUESTIONS),  # in another basis
+    "coral": fit("shift", "coral"),
+    "only": fit("shift", queries_only=True),
+}
+
+
+def mapped(calibration: VectorCalibration, rows: dict, role: str) -> dict[str, NDArray]:
+    return {code: apply(calibration, part, role, code) for code, part in rows.items()}
+
+
+def naive_shares(queries: dict, documents: dict, ids: dict) -> NDArray:
+    """The languages of the nearest texts of other documents."""
+    entries = []
+    for code in CODES:
+        for place, row in enumerate(strict_unit_rows(documents[code])):
+            entries.append((code, ids[code][place], row))
     shares = np.zeros((len(CODES), len(CODES)))
-    for i, code in enumerate(CODES):
+    for number, code in enumerate(CODES):
         for place, query in enumerate(strict_unit_rows(queries[code])):
-            others = [each for each in entries if each[:2] != (code, ids[code][place])]
-            for other, *_ in sorted(others, key=lambda each: -float(query @ each[2]))[:k]:
-                shares[i, CODES.index(other)] += 1
+            own = (code, ids[code][place])
+            others = [entry for entry in entries if entry[:2] != own]
+            others.sort(key=lambda entry: -float(query @ entry[2]))
+            for language, _, _ in others[:NEIGHBOURS]:
+                shares[number, CODES.index(language)] += 1
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def brute_kept(before: tuple[dict, dict], after: tuple[dict, dict]) -> float:
+def ten_nearest(queries: NDArray, documents: NDArray) -> NDArray:
+    scores = strict_unit_rows(queries) @ strict_unit_rows(documents).T
+    np.fill_diagonal(scores, -np.inf)
+    return np.argsort(-scores, axis=1)[:, :10]
+
+
+def naive_kept(before: tuple[dict, dict], after: tuple[dict, dict]) -> float:
+    """The share of the ten nearest texts of a language that stay."""
     kept = []
     for code in CODES:
-        nearest = []
-        for queries, documents in (before, after):
-            scores = strict_unit_rows(queries[code]) @ strict_unit_rows(documents[code]).T
-            np.fill_diagonal(scores, -np.inf)
-            nearest.append(np.argsort(-scores, axis=1)[:, :10])
-        kept.append(
-            np.mean([len({*one} & {*other}) / 10 for one, other in zip(*nearest, strict=True)])
-        )
+        nearest = ten_nearest(before[0][code], before[1][code])
+        nearest_after = ten_nearest(after[0][code], after[1][code])
+        pairs = zip(nearest, nearest_after, strict=True)
+        kept.append(np.mean([len(set(one) & set(other)) / 10 for one, other in pairs]))
     return float(np.mean(kept))
 
 
+@pytest.mark.parametrize("name", list(CALIBRATIONS))
 @pytest.mark.parametrize("as_queries", [None, AS_QUERIES])
-@pytest.mark.parametrize("with_ids", [True, False])
+@pytest.mark.parametrize("ids", [None, IDS])
 def test_one_pass_equals_every_map_applied_and_every_cosine_computed(
-    as_queries: dict | None, with_ids: bool
+    name: str, as_queries: dict | None, ids: dict | None
 ) -> None:
-    questions, ids = (
-        clouds(3, texts=40),
-        IDS if with_ids else {code: np.arange(30) for code in CODES},
-    )
-    fit = VectorCalibration.fit
-    calibrations = {
-        "lsar": fit(DOCUMENTS, **RAW),
-        "half": fit(DOCUMENTS, strength=0.5, **RAW),
-        "shift apart": fit(
-            DOCUMENTS, queries=questions, steps=["shift"], **RAW
-        ),  # in another basis
-        "coral": fit(DOCUMENTS, steps=["shift", "coral"], **RAW),
-        "only": fit(DOCUMENTS, steps=["shift"], queries_only=True, **RAW),
-    }
-    figures = measure_calibrations(
-        DOCUMENTS, calibrations, as_queries, ids if with_ids else None, neighbours=7
-    )
+    figures = measure_calibrations(DOCUMENTS, CALIBRATIONS, as_queries, ids, neighbours=NEIGHBOURS)
+    assert list(figures) == [AS_IT_IS, *CALIBRATIONS]
+    assert figures[AS_IT_IS].neighbours_kept == 1
+
+    calibration = CALIBRATIONS[name]
+    measured = figures[name]
     asked = as_queries or DOCUMENTS
-    assert list(figures) == [AS_IT_IS, *calibrations] and figures[AS_IT_IS].neighbours_kept == 1
-    for name, calibration in calibrations.items():
-        measured = figures[name]
-        documents = {
-            code: apply(calibration, rows, "document", code) for code, rows in DOCUMENTS.items()
-        }
-        queries = {code: apply(calibration, rows, "query", code) for code, rows in asked.items()}
-        np.testing.assert_allclose(
-            measured.search.shares, brute_shares(queries, documents, ids, 7), err_msg=name
-        )
-        np.testing.assert_allclose(
-            measured.documents.shares, brute_shares(documents, documents, ids, 7), err_msg=name
-        )
-        before, after = (DOCUMENTS, DOCUMENTS), (documents, documents)
-        if name == "only":
-            before, after = (asked, DOCUMENTS), (queries, documents)
-        assert measured.neighbours_kept == pytest.approx(brute_kept(before, after)), name
-        biases = [measured.search] if name == "only" else [measured.search, measured.documents]
-        evenness = 1 - np.mean([bias.imbalance for bias in biases])
-        assert measured.score() == pytest.approx(measured.neighbours_kept**0.5 * evenness)
-        assert (measured.queries_only, measured.needs_language) == (
-            name == "only",
-            bool(calibration.languages),
-        )
-    upper = {code.upper(): rows for code, rows in DOCUMENTS.items()}  # languages have one spelling
-    bias = measure_language_bias(upper, ids, queries=as_queries, neighbours=7)
-    np.testing.assert_array_equal(bias.shares, figures[AS_IT_IS].search.shares)
-    with pytest.raises(ValueError, match="0 neighbours"):
-        measure_language_bias(DOCUMENTS, neighbours=0)
+    document_of = ids or OWN_IDS
+    documents = mapped(calibration, DOCUMENTS, "document")
+    queries = mapped(calibration, asked, "query")
+    shares = naive_shares(queries, documents, document_of)
+    between = naive_shares(documents, documents, document_of)
+    np.testing.assert_allclose(measured.search.shares, shares)
+    np.testing.assert_allclose(measured.documents.shares, between)
+
+    kept = naive_kept((DOCUMENTS, DOCUMENTS), (documents, documents))
+    imbalances = [measured.search.imbalance, measured.documents.imbalance]
+    if name == "only":
+        kept = naive_kept((asked, DOCUMENTS), (queries, documents))
+        imbalances = [measured.search.imbalance]
+    assert measured.neighbours_kept == pytest.approx(kept)
+    assert measured.score() == pytest.approx(kept**0.5 * (1 - np.mean(imbalances)))
+    assert measured.queries_only == (name == "only")
+    assert measured.needs_language == bool(calibration.languages)
 
 
-def test_the_imbalance_lies_between_an_encoder_without_languages_and_one_with_nothing_else() -> (
-    None
-):
-    # All texts of a language are from two documents, so that half of its texts are never measured.
-    rows = {
-        code: np.random.default_rng(i).normal(size=(400, 6))
-        for i, code in enumerate(("de", "en", "fr"))
-    }
+@pytest.mark.parametrize("as_queries", [None, AS_QUERIES])
+def test_the_bias_alone_is_that_of_vectors_as_they_are_in_any_spelling(
+    as_queries: dict | None,
+) -> None:
+    upper = {code.upper(): rows for code, rows in DOCUMENTS.items()}
+    bias = measure_language_bias(upper, IDS, queries=as_queries, neighbours=NEIGHBOURS)
+    asked = as_queries or DOCUMENTS
+    np.testing.assert_array_equal(bias.shares, naive_shares(asked, DOCUMENTS, IDS))
+
+
+def apart(texts: int) -> dict[str, NDArray]:
+    rows = {}
+    for number, code in enumerate(("de", "en", "fr")):
+        rows[code] = np.random.default_rng(number).normal(size=(texts, 6))
+    return rows
+
+
+def test_an_encoder_that_does_not_see_languages_has_no_imbalance() -> None:
+    # All texts of a language are from two documents, so that half of them are never measured.
+    rows = apart(400)
     bias = measure_language_bias(rows, {code: np.arange(400) // 200 for code in rows})
-    assert bias.chance == pytest.approx(200 / 1000) and bias.imbalance < 0.05
+    assert bias.chance == pytest.approx(200 / 1000)
+    assert bias.imbalance < 0.05
     np.testing.assert_allclose(bias.expected[0], [0.2, 0.4, 0.4])
     assert bias.as_json()["languages"]["en"]["same_language_share"] == bias.shares[1, 1]
-    apart = {code: part[:30] + 100 * np.eye(6)[i] for i, (code, part) in enumerate(rows.items())}
-    bias = measure_language_bias(apart, neighbours=5)
-    assert bias.same_language_share == 1 and bias.imbalance == pytest.approx(1 - bias.chance)
+
+
+def test_an_encoder_that_sees_nothing_else_has_all_of_it() -> None:
+    rows = apart(30)
+    for number, part in enumerate(rows.values()):
+        part += 100 * np.eye(6)[number]
+    bias = measure_language_bias(rows, neighbours=5)
+    assert bias.same_language_share == 1
+    assert bias.imbalance == pytest.approx(1 - bias.chance)
 
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [({"en": 40}, "en"), ({"en": 2, "fr": 2}, "2 texts.*20"), ({"en": 9, "EN": 9}, "twice")],
+    [
+        ({"en": 40}, "en"),
+        ({"en": 2, "fr": 2}, "2 texts.*20"),
+        ({"en": 9, "EN": 9}, "twice"),
+    ],
 )
 def test_too_few_languages_or_texts_are_named(texts: dict, message: str) -> None:
+    rows = {code: np.eye(count) for code, count in texts.items()}
     with pytest.raises(ValueError, match=message):
-        measure_language_bias({code: np.eye(count) for code, count in texts.items()})
+        measure_language_bias(rows)
+
+
+def test_no_neighbours_cannot_be_looked_at() -> None:
+    with pytest.raises(ValueError, match="0 neighbours"):
+        measure_language_bias(DOCUMENTS, neighbours=0)

@@ -12,14 +12,25 @@ from st_xlret.calibration import VectorCalibration, judged_recall
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, clouds
 
+ROWS = 160
 LANGUAGES = np.tile(CODES, 40)
-DOCUMENTS = np.stack([*clouds(texts=40).values()], axis=1).reshape(-1, 12)
+DOCUMENTS = np.stack(list(clouds(texts=40).values()), axis=1).reshape(ROWS, 12)
 QUERIES = DOCUMENTS + 1.5 * np.random.default_rng(1).normal(size=DOCUMENTS.shape)
+
+
+def answers_of(query: int) -> NDArray:
+    """The numbers of a text in all languages."""
+    return query // 4 * 4 + np.arange(4)
+
+
+def has_answers(query: int) -> bool:
+    return query % 7 > 0
 
 
 def batches(vectors: NDArray) -> Iterator[tuple[list[str], NDArray, list[str]]]:
     for rows in np.array_split(np.arange(len(vectors)), 5):
-        yield [*map(str, rows)], vectors[rows], LANGUAGES[rows].tolist()
+        names = [str(row) for row in rows]
+        yield names, vectors[rows], LANGUAGES[rows].tolist()
 
 
 def fit(rows: Any = slice(None), **how: Any) -> VectorCalibration:
@@ -28,15 +39,29 @@ def fit(rows: Any = slice(None), **how: Any) -> VectorCalibration:
 
 @pytest.fixture
 def qrels(tmp_path: Path) -> Path:
-    """A query has an answer in each language."""
-    rows = [
-        (query, query // 4 * 4 + other, int(query % 7 > 0))
-        for query in range(160)
-        for other in range(4)
-    ]
-    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in rows)]
+    """A query has an answer in each language, or none at all."""
+    lines = ["query-id\tcorpus-id\tscore"]
+    for query in range(ROWS):
+        for answer in answers_of(query):
+            lines.append(f"{query}\t{answer}\t{int(has_answers(query))}")
     (tmp_path / "qrels.tsv").write_text("\n".join(lines))
     return tmp_path / "qrels.tsv"
+
+
+def naive_recall(calibration: VectorCalibration, queries: list[int]) -> NDArray:
+    """Recall@10 of all answers, of those in the query's language and of the others."""
+    pool = strict_unit_rows(calibration.transform(DOCUMENTS, "document", LANGUAGES))
+    scores = calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T
+    nearest = np.argsort(-scores, axis=1)[:, :10]
+    by_language: dict[str, list[list[float]]] = {}
+    for query in queries:
+        answers = answers_of(query)
+        is_found = np.isin(answers, nearest[query])
+        is_own = LANGUAGES[answers] == LANGUAGES[query]
+        shares = [is_found.mean(), is_found[is_own].mean(), is_found[~is_own].mean()]
+        by_language.setdefault(LANGUAGES[query], []).append(shares)
+    means = [np.mean(part, axis=0) for part in by_language.values()]
+    return np.mean(means, axis=0)
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
@@ -47,44 +72,40 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
     fitted = fit(steps=steps, queries_only=queries_only)
     maps = {strength: fitted.at(strength) for strength in (0.0, 0.6, 1.0)}
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
-    judged = [query for query in range(160) if query % 7]
+    judged = [query for query in range(ROWS) if has_answers(query)]
     for strength, calibration in maps.items():
-        pool = strict_unit_rows(calibration.transform(DOCUMENTS, "document", LANGUAGES))
-        nearest = np.argsort(-calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T, axis=1)[
-            :, :10
-        ]
-        for half in (0, 1):
-            rows: dict[str, list[list[float]]] = {code: [] for code in CODES}
-            for query in judged[half::2]:
-                answers = query // 4 * 4 + np.arange(4)
-                is_there, is_own = (
-                    np.isin(answers, nearest[query]),
-                    LANGUAGES[answers] == LANGUAGES[query],
-                )
-                rows[LANGUAGES[query]].append(
-                    [is_there.mean(), is_there[is_own].mean(), is_there[~is_own].mean()]
-                )
-            means = [np.mean(part, axis=0) for part in rows.values()]
-            np.testing.assert_allclose(recall[strength][half], np.mean(means, axis=0))
+        first, second = recall[strength]
+        np.testing.assert_allclose(first, naive_recall(calibration, judged[0::2]))
+        np.testing.assert_allclose(second, naive_recall(calibration, judged[1::2]))
     assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
 
 
-def test_judgements_of_what_is_not_there_are_named(qrels: Path) -> None:
-    fitted, without_french = fit(), fit(LANGUAGES != "fr", steps=["shift"])
+def recall_by(qrels: Path, content: str, calibration: VectorCalibration) -> Any:
+    qrels.write_text(content)
+    return judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: calibration})
+
+
+def test_judged_queries_that_are_not_there_are_named(qrels: Path) -> None:
+    content = f"{qrels.read_text()}\nlost\t0\t1"
+    with pytest.raises(ValueError, match="qrels.tsv.*query 'lost'"):
+        recall_by(qrels, content, fit())
+
+
+def test_judged_queries_in_a_language_without_a_map_are_named(qrels: Path) -> None:
+    without_french = fit(LANGUAGES != "fr", steps=["shift"])
+    with pytest.raises(ValueError, match="qrels.tsv.*query '10'"):
+        recall_by(qrels, qrels.read_text(), without_french)
+
+
+def test_one_judged_query_has_no_halves(qrels: Path) -> None:
+    with pytest.raises(ValueError, match="qrels.tsv.*has 1 quer"):
+        recall_by(qrels, "0\t0\t1\n1\t1\t0\n", fit())
+
+
+def test_judged_documents_that_are_not_there_are_left_out_with_a_warning(qrels: Path) -> None:
     whole = qrels.read_text()
-
-    def recall(content: str, calibration: VectorCalibration = fitted) -> Any:
-        qrels.write_text(content)
-        return judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), {1.0: calibration})
-
-    for content, calibration, message in (
-        (f"{whole}\nlost\t0\t1", fitted, "query 'lost'"),
-        (whole, without_french, "query '10'"),  # French has no map
-        ("0\t0\t1\n1\t1\t0\n", fitted, "has 1 quer"),
-    ):
-        with pytest.raises(ValueError, match=f"qrels.tsv.*{message}"):
-            recall(content, calibration)
-    with pytest.warns(
-        UserWarning, match="qrels.tsv: 1 judged documents are not among the rows.*'210'"
-    ):
-        assert recall(f"{whole}\n1\t210\t1") == recall(whole)
+    expected = recall_by(qrels, whole, fit())
+    message = "qrels.tsv: 1 judged documents are not among the rows.*'210'"
+    with pytest.warns(UserWarning, match=message):
+        recall = recall_by(qrels, f"{whole}\n1\t210\t1", fit())
+    assert recall == expected
