@@ -151,7 +151,7 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
     for label in ("fr", "FR ", "fra", "fra_Latn", "fr-Latn", b"fr"):
         assert languages.language_of_label(label) == "fr"
         for record in ({"metadata": {"lang": label}, "language": " "}, {"lang": label}):
-            assert languages.language_of(record) == "fr"
+            assert languages.labelled_language(record) == "fr"
     for label in (
         None,
         float("nan"),
@@ -168,7 +168,7 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
     ):
         assert (
             languages.language_of_label(label) is None
-            and languages.language_of({"language": label}) is None
+            and languages.labelled_language({"language": label}) is None
         )
     row = {
         "language": "health/tico19-PubMed_8",
@@ -178,7 +178,7 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
         "und": "und",
     }
     with pytest.raises(ValueError, match="tico19.*look like languages: code$"):
-        languages.language_of(row)
+        languages.labelled_language(row)
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_a_language_has_one_spelling_and_missing_labels_are_none() -> None:
 def test_labels_are_found_whatever_the_case_of_their_field(field: str) -> None:
     outer, _, inner = field.partition(".")
     record = {outer: {inner: "fra_Latn"} if inner else "fra_Latn", "text": "Il pleut."}
-    assert languages.language_of(record) == "fr"
+    assert languages.labelled_language(record) == "fr"
     # The usual spelling counts before another one.
-    assert languages.language_of({"Language": "fr", "language": "de"}) == "de"
-    assert languages.language_of({"Language": "fr", "language": None}) == "fr"
-    assert languages.language_of({"Source_Language": "fr"}, "source_language") == "fr"
-    assert languages.language_of({" language ": "fr"}) == "fr"
+    assert languages.labelled_language({"Language": "fr", "language": "de"}) == "de"
+    assert languages.labelled_language({"Language": "fr", "language": None}) == "fr"
+    assert languages.labelled_language({"Source_Language": "fr"}, "source_language") == "fr"
+    assert languages.labelled_language({" language ": "fr"}) == "fr"
 
 
 def test_fields_are_found_by_what_is_meant() -> None:

@@ -96,7 +96,7 @@ def _fewest_questions(options: Arguments) -> int:
     """Fewest questions of a language: a few of any join the fit of one map of queries alone."""
     from st_xlret.calibration.choose import QUESTIONS
 
-    if options.queries_only and options.steps == ["lsar"]:
+    if options.has_one_map_of_queries:
         return min(QUESTIONS, options.min_texts)
     return options.min_texts
 

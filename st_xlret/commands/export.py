@@ -93,7 +93,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
 
 
 def _plain_model(options: Arguments) -> SentenceTransformer:
-    """The model of built-in modules, with its calibration, in the number format that is asked for."""
+    """The model of built-in modules, with its calibration, in the number format asked for."""
     import torch
 
     from st_xlret.calibration import VectorCalibration

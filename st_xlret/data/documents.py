@@ -34,7 +34,7 @@ from st_xlret.languages import (
     check_language,
     check_languages,
     find_fields,
-    language_of,
+    labelled_language,
     match_language,
     warn_of_unread_labels,
 )
@@ -259,7 +259,7 @@ class DocumentSources:
 
     def _language_of(self, record: Mapping[str, Any], value: str | list[Any]) -> str:
         """The language that a record names, that of all such texts, or else what is identified."""
-        code = language_of(record) or self.language
+        code = labelled_language(record) or self.language
         if not code:
             text = value if isinstance(value, str) else " ".join(map(str, value))
             code = self._identifier.identify(text[:_IDENTIFIED_BY], self.languages or ())

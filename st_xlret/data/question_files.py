@@ -16,7 +16,7 @@ from st_xlret.data.reading import (
     with_known_names,
 )
 from st_xlret.data.texts import clean_text
-from st_xlret.languages import find_fields, language_of, warn_of_unread_labels
+from st_xlret.languages import find_fields, labelled_language, warn_of_unread_labels
 
 FORMATS = (
     "folders in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines"
@@ -68,7 +68,7 @@ def _example_of_row(row: Mapping[str, Any]) -> Example:
     query = clean_text(record["query"])
     text = clean_text(record["positive"])
     title = clean_text(record.get("title") or "")
-    language = language_of(record)
+    language = labelled_language(record)
     negatives = _clean_texts(record.get("negatives"))
     answers = _clean_texts(record.get("answers"))
     start = record.get("answer_start")

@@ -75,7 +75,7 @@ def has_quoted_cells(path: PathLike, delimiter: str = "\t") -> bool:
     width = 0
     are_needed = False
     try:
-        for row in _rows_as_written(path, delimiter):
+        for row in _rows_and_their_lines(path, delimiter):
             plain = [line.split(delimiter) for line in row.lines if line.strip()]
             has_changed = [row.cells] != plain
             is_header = not width
@@ -102,7 +102,8 @@ class _Row(NamedTuple):
         return "\n".join(self.lines)
 
 
-def _rows_as_written(path: PathLike, delimiter: str) -> Iterator[_Row]:
+def _rows_and_their_lines(path: PathLike, delimiter: str) -> Iterator[_Row]:
+    """Each row that the csv module reads, and the lines that it took for that row alone."""
     lines: list[str] = []
 
     def kept(read: Iterable[str]) -> Iterator[str]:

@@ -325,7 +325,7 @@ class _TokenFinder:
         tokens = ids[slice(*span)]
         if self.tokenizer.unk_token_id in tokens or len(_starts_of(ids, tokens)) > 1:
             return "tokens"
-        return _widened(ids, span, alone[text[start:end]])
+        return _span_with_mark_or_reason(ids, span, alone[text[start:end]])
 
 
 def _covering_tokens(offsets: list[Span], word: Span) -> list[int]:
@@ -338,10 +338,10 @@ def _covering_tokens(offsets: list[Span], word: Span) -> list[int]:
     return covering
 
 
-def _widened(ids: list[int], span: Span, alone: list[int]) -> Span | str:
-    """The span of tokens, with the mark of a space before the word.
+def _span_with_mark_or_reason(ids: list[int], span: Span, alone: list[int]) -> Span | str:
+    """The span of tokens, with the mark of a space before the word, which may be a token.
 
-    The mark may be a token of its own.
+    Else it is "tokens": the word alone has tokens that stand elsewhere, too.
     """
     first, last = span
     if not alone or alone == ids[first:last]:

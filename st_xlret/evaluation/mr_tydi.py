@@ -11,7 +11,7 @@ from typing import Any
 from datasets import Dataset
 from typing_extensions import Self
 
-from st_xlret.data.beir import Judgements, read_qrels
+from st_xlret.data.beir import Qrels, read_qrels
 from st_xlret.data.kept import cache_key, cached_table
 from st_xlret.data.reading import read_jsonl, read_lines
 from st_xlret.data.sources import find_file
@@ -174,10 +174,10 @@ def _read_questions(file: Path, language: str) -> Iterator[TextRow]:
         yield name.strip(), "", question.strip(), language
 
 
-def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Judgements]:
+def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Qrels]:
     """The Hub's records of questions with the passages that are right."""
     rows: list[TextRow] = []
-    judgements: Judgements = {}
+    judgements: Qrels = {}
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             name = record["query_id"]

@@ -13,6 +13,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from st_xlret.data import beir
+from st_xlret.data.beir import Qrels
 from st_xlret.data.reading import DataError, read_jsonl
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import PathLike
@@ -25,9 +26,6 @@ TextRow: TypeAlias = tuple[str, str, str, str]
 """Id, title, text and language."""
 Rows: TypeAlias = NDArray[np.int64]
 """Rows of a corpus."""
-
-Qrels: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Query id to document id to judgement; relevant are those above 0."""
 
 _MISSING = -1  # in place of the row of a judged document that is not in the corpus
 
@@ -126,7 +124,7 @@ class RetrievalData:
         documents = self.corpus
         if corpus:
             documents = _rows_in(self.corpus, chosen)
-            qrels = _judged_of(documents, qrels)
+            qrels = _judgements_of(documents, qrels)
         selected = RetrievalData(documents, queries, qrels, self.file)
         chosen_names(chosen, selected.judged.unique("language"), f"{self.file} (judged)")
         return selected
@@ -141,17 +139,17 @@ def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
     return Dataset.from_dict(table[rows])
 
 
-def _judged_of(documents: Dataset, qrels: Qrels) -> beir.Judgements:
+def _judgements_of(documents: Dataset, qrels: Qrels) -> Qrels:
     """The judgements of some documents alone."""
     names = set(documents["id"][:])
-    judged: beir.Judgements = {}
+    judgements: Qrels = {}
     for query, grades in qrels.items():
         of_query: dict[str, int] = {}
         for name, grade in grades.items():
             if name in names:
                 of_query[name] = grade
-        judged[query] = of_query
-    return judged
+        judgements[query] = of_query
+    return judgements
 
 
 def _find_relevant_rows(

@@ -1,4 +1,7 @@
-"""Which tokens are hidden: random numbers that depend on text, place and seed alone."""
+"""Which tokens masked language modelling (Devlin et al., 2019) hides.
+
+The random numbers depend on text, place and seed alone.
+"""
 
 import torch
 from torch import Tensor

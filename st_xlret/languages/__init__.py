@@ -20,8 +20,8 @@ from st_xlret.languages.identifier import (
 from st_xlret.languages.labels import (
     LABEL_FIELDS,
     find_fields,
+    labelled_language,
     language_fields,
-    language_of,
     language_of_label,
     languages_of_labels,
     required_language,
@@ -45,7 +45,7 @@ __all__ = [
     "language_fields",
     "language_identifier_or_none",
     "language_in_name",
-    "language_of",
+    "labelled_language",
     "language_of_label",
     "language_to_id",
     "languages_in_name",

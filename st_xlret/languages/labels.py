@@ -90,7 +90,7 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name, is_language in looks_so.items() if is_language]
 
 
-def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
+def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     """The language that a record names in the first of the fields that has one.
 
     The fields are by default `language` and `lang`, also in `metadata`, and their case does not
@@ -109,7 +109,7 @@ def language_of(record: Mapping[str, Any], *fields: str) -> str | None:
 
 def required_language(record: Mapping[str, Any], field: str) -> str:
     """The language that a record names in a field; a `ValueError` if it names none."""
-    language = language_of(record, field)
+    language = labelled_language(record, field)
     if language is None:
         hint = _hint_of_fields(_values_of(record))
         raise ValueError(f"no language in the field {field!r}{hint}")
@@ -185,7 +185,7 @@ def _unread_label_field(rows: list[dict[str, Any]]) -> str | None:
 
 def _has_label(row: Mapping[str, Any]) -> bool:
     try:
-        return language_of(row) is not None
+        return labelled_language(row) is not None
     except ValueError:  # reading it says what is wrong
         return True
 

@@ -7,7 +7,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from sentence_transformers.base.modules import Transformer
-from torch import Tensor
+from torch import Tensor, nn
 from typing_extensions import Unpack
 
 from st_xlret.citations import CITATIONS
@@ -79,7 +79,9 @@ class CZNCELoss(PairContrastiveLoss):
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         if contextual_encoder is not None:
-            self._prepare_words(model)
+            transformer = self._checked_transformer(model[0])
+            transformer.unpad_inputs = False  # positions are those of the padded layout
+            self.layouts = (Layout(2, needs=("span",)),)
         if mlm is not None and mlm.model is not model:
             self.refuse("mlm is a loss of another encoder")
         self.contextual_encoder = contextual_encoder
@@ -88,13 +90,12 @@ class CZNCELoss(PairContrastiveLoss):
         self.objective = objective
         self.equation = OBJECTIVES[objective]
 
-    def _prepare_words(self, model: SentenceTransformer) -> None:
-        encoder = model[0]
+    def _checked_transformer(self, encoder: nn.Module) -> Transformer:
+        """The encoder's first module, if it gives token vectors."""
         if not isinstance(encoder, Transformer) or self.mini_batch_num_tokens:
             kind = type(encoder).__name__
             self.refuse(f"words need token vectors, which {kind} and micro-batches do not give")
-        encoder.unpad_inputs = False  # positions are those of the padded layout
-        self.layouts = (Layout(2, needs=("span",)),)
+        return encoder
 
     def forward(
         self,

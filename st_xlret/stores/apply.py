@@ -10,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from st_xlret.calibration.rows import NoDirectionError
 from st_xlret.stores.base import Store
 from st_xlret.stores.batches import Matrix, vector_column
 
@@ -127,7 +128,7 @@ class _Mapping:
             languages = codes[rows].tolist() if self._calibration.languages else None
             try:
                 mapped[rows] = self._calibration.transform(vectors[rows], "document", languages)
-            except ValueError:  # of a vector that is the mean itself, nothing is left
+            except NoDirectionError:  # of a vector that is the mean itself, nothing is left
                 if len(rows) > 1:
                     parts += np.array_split(rows, 2)
         return mapped

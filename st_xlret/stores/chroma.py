@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
-from typing import Any
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -22,7 +24,6 @@ from st_xlret.stores.batches import (
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.reruns import WrittenRows, due_rows
-from st_xlret.stores.waiting import answer_within
 
 _MARK = "st_xlret"  # in the metadata of a collection
 _BESIDE = ("documents", "metadatas", "uris")
@@ -170,4 +171,32 @@ class ChromaStore(Store):
         """Call the client, whose own requests wait for ever for a server that does not answer."""
         if not self.is_server:
             return function(*values, **named)
-        return answer_within(_ANSWER, partial(function, *values, **named))
+        return _answer_within(_ANSWER, partial(function, *values, **named))
+
+
+class _Answer(NamedTuple):
+    value: object = None
+    error: BaseException | None = None
+
+
+def _answer_within(seconds: float, ask: Callable[[], Any]) -> Any:
+    """What `ask` gives or raises; a `TimeoutError` if that takes longer.
+
+    It runs in a thread that keeps nobody from ending the program.
+    """
+    answers: SimpleQueue[_Answer] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put(_Answer(ask()))
+        except BaseException as error:
+            answers.put(_Answer(error=error))
+
+    Thread(target=run, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except Empty:
+        raise TimeoutError(f"the server has not answered for {seconds:g} s") from None
+    if answer.error is not None:
+        raise answer.error
+    return answer.value
