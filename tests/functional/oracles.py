@@ -1,6 +1,7 @@
 """The papers' equations as plain loops, one term at a time."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,40 +17,43 @@ def exponential(a: Tensor, b: Tensor, temperature: float = 1.0) -> Tensor:
 def naive_context_loss(
     z: Tensor,
     window: Ids,
-    language,
+    language: Ids,
     *,
-    temperature,
-    cross_language_negatives=False,
-    normalize=True,
-    queue=(),
-    **tags,
+    temperature: float,
+    cross_language_negatives: bool = False,
+    normalize: bool = True,
+    queue: Any = (),
+    **tags: Any,
 ) -> Tensor:
-    """Algorithm 1 of the CCP paper, lines 14-16, with the arguments of `contrastive_context_loss`."""
+    """Algorithm 1 of the CCP paper, lines 14-16.
+
+    It has the arguments of `contrastive_context_loss`.
+    """
     tags["language"] = language
 
     def score(a: Tensor, b: Tensor) -> Tensor:
-        return exponential(a, b, temperature) if normalize else torch.exp(a @ b / temperature)
+        if normalize:
+            return exponential(a, b, temperature)
+        return torch.exp(a @ b / temperature)
 
     def may_be_negative(c: int, k: int, side: str = "") -> bool:
-        kinds = [kind for kind in ("language", "document", "text") if tags.get(kind) is not None]
-        equal = {kind: tags[kind][c] == tags[side + kind][k] for kind in kinds}
-        return (equal.pop("language") or cross_language_negatives) and not any(equal.values())
+        for kind in ("document", "text"):
+            if tags.get(kind) is not None and tags[kind][c] == tags[side + kind][k]:
+                return False
+        return cross_language_negatives or bool(language[c] == tags[f"{side}language"][k])
 
     terms = []
     for c in range(len(z)):
+        denominator = torch.zeros((), dtype=z.dtype)
+        for k in range(len(z)):
+            if k != c and (window[k] == window[c] or may_be_negative(c, k)):
+                denominator = denominator + score(z[c], z[k])
+        for k in range(len(queue)):
+            if may_be_negative(c, k, "queue_"):
+                denominator = denominator + score(z[c], queue[k])
         for i in range(len(z)):
-            if i == c or window[i] != window[c]:
-                continue
-            rows = [
-                k
-                for k in range(len(z))
-                if k != c and (window[k] == window[c] or may_be_negative(c, k))
-            ]
-            keys = [k for k in range(len(queue)) if may_be_negative(c, k, "queue_")]
-            denominator = sum(score(z[c], z[k]) for k in rows) + sum(
-                score(z[c], queue[k]) for k in keys
-            )
-            terms.append(-torch.log(score(z[c], z[i]) / denominator))
+            if i != c and window[i] == window[c]:
+                terms.append(-torch.log(score(z[c], z[i]) / denominator))
     return torch.stack(terms).mean()
 
 
@@ -58,38 +62,48 @@ def naive_masked_sentence_loss(
     h: Tensor,
     document: Ids,
     *,
-    mu=0.5,
-    temperature=0.1,
-    intra=True,
-    predicted=None,
-    drawn=None,
-    **tags: Ids,
+    mu: float = 0.5,
+    temperature: float = 0.1,
+    intra: bool = True,
+    predicted: Ids | None = None,
+    drawn: Ids | None = None,
+    language: Ids | None = None,
+    text: Ids | None = None,
 ) -> Tensor:
     """Eq. 1-2 of the MSM paper; ``drawn`` are the rows that may be cross-document negatives."""
-    language, text = tags.get("language"), tags.get("text")
 
     def sim(t: int, j: int) -> Tensor:
         return F.cosine_similarity(p[t], h[j], dim=0) / temperature
 
-    def other_text(t: int, j: int) -> bool:
-        return j != t and (text is None or text[j] != text[t])
+    def is_cross(t: int, k: int) -> bool:
+        if language is not None and language[k] != language[t]:
+            return False
+        return drawn is None or k in drawn
 
+    if predicted is None:
+        predicted = range(len(p))
     terms = []
-    for t in range(len(p)) if predicted is None else predicted:
-        same = (
-            [j for j in range(len(h)) if document[j] == document[t] and other_text(t, j)]
-            if intra
-            else []
-        )
-        cross = [k for k in range(len(h)) if document[k] != document[t] and other_text(t, k)]
-        cross = [k for k in cross if language is None or language[k] == language[t]]
-        cross = [k for k in cross if drawn is None or k in drawn]
+    for t in predicted:
+        same: list[int] = []
+        cross: list[int] = []
+        for j in range(len(h)):
+            if j == t or (text is not None and text[j] == text[t]):
+                continue
+            if document[j] != document[t]:
+                if is_cross(t, j):
+                    cross.append(j)
+            elif intra:
+                same.append(j)
         alpha = p.new_zeros(())
         if same and cross:
             mean_same = sum(sim(t, j) for j in same) / len(same)
-            alpha = (mean_same - sum(sim(t, k) for k in cross) / len(cross)).detach()
-        of_document = sum(torch.exp(sim(t, j) - mu * alpha) for j in same)
-        denominator = torch.exp(sim(t, t)) + of_document + sum(torch.exp(sim(t, k)) for k in cross)
+            mean_cross = sum(sim(t, k) for k in cross) / len(cross)
+            alpha = (mean_same - mean_cross).detach()
+        denominator = torch.exp(sim(t, t))
+        for j in same:
+            denominator = denominator + torch.exp(sim(t, j) - mu * alpha)
+        for k in cross:
+            denominator = denominator + torch.exp(sim(t, k))
         terms.append(-torch.log(torch.exp(sim(t, t)) / denominator))
     return torch.stack(terms).mean()
 
@@ -101,12 +115,13 @@ def naive_predictions(
     positions: Tensor,
     documents: Sequence[Tensor],
 ) -> list[Tensor]:
-    """Section 3.1 of the MSM paper, a sentence of a document at a time: p_1 .. p_N of each (places, d)."""
+    """Section 3.1 of the MSM paper, a sentence at a time: p_1 .. p_N of each document (N, d)."""
     results = []
     for h in documents:
         predictions = []
         for t in range(len(h)):
-            copy = [mask_vector if j == t else h[j] for j in range(len(h))]
+            copy = list(h)
+            copy[t] = mask_vector
             x = embed(torch.stack(copy) + positions[: len(h)])[None]
             for layer in layers:
                 x = layer(x)
@@ -116,32 +131,37 @@ def naive_predictions(
 
 
 def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: Ids | None = None) -> Tensor:
-    """Eq. 5 of ML-CTL for each x_i and y_i, then Eq. 2; an anchor without negatives counts as 0."""
-    z, rows, terms = [*x, *y], range(2 * len(x)), []
-    text = rows if text is None else text
+    """Eq. 5 of ML-CTL for each x_i and y_i, then Eq. 2; anchors without negatives count as 0."""
+    z = [*x, *y]
+    rows = range(len(z))
+    if text is None:
+        text = rows
+    terms = []
     for anchor in rows:
         positive = (anchor + len(x)) % len(z)
         others = [k for k in rows if k not in (anchor, positive) and text[k] != text[anchor]]
+        if not others:
+            terms.append(x.new_zeros(()))
+            continue
         negatives = sum(exponential(z[anchor], z[k], temperature) for k in others)
-        ratio = (
-            exponential(z[anchor], z[positive], temperature) / negatives
-            if others
-            else x.new_ones(())
-        )
-        terms.append(-torch.log(ratio))
+        terms.append(-torch.log(exponential(z[anchor], z[positive], temperature) / negatives))
     return torch.stack(terms).mean()
 
 
 def naive_language_terms(x: Tensor, y: Tensor, others: Tensor | None) -> Tensor:
-    """Eq. 3 of lang-contrastive: the bracket of every pair (i, j) and every k but i and j, with its sign."""
+    """Eq. 3 of lang-contrastive: the bracket of each pair (i, j) and k but i and j, with its sign."""
+    rows = [*x, *y]
+    if others is not None:
+        rows += [*others]
     terms = []
     for n in range(len(x)):
-        for k, z in enumerate([*x, *y, *(() if others is None else others)]):
-            if k not in (n, len(x) + n):
-                near_x, near_y = exponential(x[n], z), exponential(y[n], z)
-                terms.append(
-                    -torch.log(near_x / (near_x + near_y)) - torch.log(near_y / (near_x + near_y))
-                )
+        for k, z in enumerate(rows):
+            if k in (n, len(x) + n):
+                continue
+            near_x = exponential(x[n], z)
+            near_y = exponential(y[n], z)
+            both = near_x + near_y
+            terms.append(-torch.log(near_x / both) - torch.log(near_y / both))
     return torch.stack(terms)
 
 
@@ -153,15 +173,18 @@ def naive_retrieval_loss(
     passage_text: Ids | None = None,
 ) -> Tensor:
     """Eq. 1 of lang-contrastive, a term at a time."""
-    query_text, passage_text = query_text or range(len(q)), passage_text or range(len(p))
+    queries = query_text or range(len(q))
+    passages = passage_text or range(len(p))
     terms = []
     for i in range(len(q)):
-        same = [j for j in range(len(p)) if passage_text[j] == passage_text[i]]
-        same += [j for j in range(len(q)) if query_text[j] == query_text[i]]
-        denominator = sum(
-            exponential(q[i], p[j], temperature) for j in range(len(p)) if j == i or j not in same
-        )
-        terms.append(-torch.log(exponential(q[i], p[i], temperature) / denominator))
+        gold = exponential(q[i], p[i], temperature)
+        denominator = gold
+        for j in range(len(p)):
+            is_copy = passages[j] == passages[i]
+            of_equal_question = j < len(q) and queries[j] == queries[i]
+            if not is_copy and not of_equal_question:
+                denominator = denominator + exponential(q[i], p[j], temperature)
+        terms.append(-torch.log(gold / denominator))
     return torch.stack(terms).mean()
 
 
@@ -173,11 +196,16 @@ def naive_distillation(
     weight: float,
     sharper: float | None = None,
 ) -> Tensor:
-    """Row by row: the divergence of two softmaxes over the bank, and the distance of two directions."""
+    """A row at a time: the divergence of two softmaxes, and the distance of two directions."""
+
+    def shares(x: Tensor, divisor: float) -> Tensor:
+        exponentials = torch.exp(F.cosine_similarity(x[None], bank) / divisor)
+        return exponentials / exponentials.sum()
+
     terms = []
     for s, t in zip(student, teacher, strict=True):
-        of_both = ((t, sharper or temperature), (s, temperature))
-        p, q = (torch.exp(F.cosine_similarity(x[None], bank) / divisor) for x, divisor in of_both)
-        p, q = p / p.sum(), q / q.sum()
-        terms.append(sum(p * torch.log(p / q)) + weight * (1 - F.cosine_similarity(s, t, dim=0)))
+        p = shares(t, sharper or temperature)
+        q = shares(s, temperature)
+        divergence = sum(p * torch.log(p / q))
+        terms.append(divergence + weight * (1 - F.cosine_similarity(s, t, dim=0)))
     return torch.stack(terms).mean()
