@@ -1,4 +1,4 @@
-"""An encoder that knows translations word by word, and documents, that the tests of commands share."""
+"""What the tests of commands share: documents, and an encoder that knows translations."""
 
 from pathlib import Path
 

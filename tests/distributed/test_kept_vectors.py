@@ -46,7 +46,8 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
         }
     dist.barrier() if ranks > 1 else None
     embedded: list[slice] = []
-    # A run by as many ranks again, or by another number on the same disk, embeds nothing that is there.
+    # A run by as many ranks again, or by another number on the same disk, embeds nothing that is
+    # there.
     KeptVectors(folder / f"disk-of-{ranks}", shard_size=8).write(vectors(), embedded.append)
     result["embedded again"] = len(embedded)
     result["metrics"] = metrics(own, ranks)

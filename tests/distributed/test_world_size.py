@@ -1,4 +1,7 @@
-"""Two ranks with batches of 4 take the steps of one rank with batches of 8, and a run can go on with another number."""
+"""Two ranks with batches of 4 take the steps of one rank with batches of 8.
+
+A run can go on with another number of ranks.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +40,8 @@ def run(
     kind: str, ranks: int, folder: Path, *, rank: int = 0, resume_from: Path | None = None
 ) -> Result:
     """Losses of every step, and what the run ends with."""
-    # Ranks start from different weights: rank 0's are to win. Without dropout, which every rank draws by itself.
+    # Ranks start from different weights: rank 0's are to win. Without dropout, which every rank
+    # draws by itself.
     model = tiny.transformer(seed=rank)
     # Of the joint losses, two do not use the encoder of queries.
     losses, datasets = (
@@ -83,7 +87,8 @@ def check(single: Result, ranks: list[Result], first_step: int = 0) -> None:
     assert expected and all(
         rank["steps"] == [single["steps"][i] for i in expected] for rank in ranks
     )
-    # The loss of masked words is that of each rank's own words, weighted such that the mean is that of all.
+    # The loss of masked words is that of each rank's own words, weighted such that the mean is that
+    # of all.
     mean = torch.stack([rank["losses"] for rank in ranks]).mean(0)
     torch.testing.assert_close(mean, single["losses"][expected], rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(ranks[0]["state"], single["state"], rtol=1e-5, atol=1e-7)
@@ -93,7 +98,7 @@ def check(single: Result, ranks: list[Result], first_step: int = 0) -> None:
 
 
 def work(rank: int, ranks: int, folder: Path) -> Result:
-    """Each kind; on two ranks, which follow, once more from the middle of one rank's run, and exactly repeated."""
+    """Each kind; on two ranks also from the middle of one rank's run, and exactly repeated."""
     results: Result = {
         kind: run(kind, ranks, folder / f"{ranks}-{kind}", rank=rank) for kind in STEPS
     }

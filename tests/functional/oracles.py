@@ -149,7 +149,7 @@ def naive_cz_nce(x: Tensor, y: Tensor, *, temperature: float, text: Ids | None =
 
 
 def naive_language_terms(x: Tensor, y: Tensor, others: Tensor | None) -> Tensor:
-    """Eq. 3 of lang-contrastive: the bracket of each pair (i, j) and k but i and j, with its sign."""
+    """Eq. 3 of lang-contrastive: the signed bracket of each pair (i, j) and k but i and j."""
     rows = [*x, *y]
     if others is not None:
         rows += [*others]

@@ -1,4 +1,4 @@
-"""What a loss reads of a data set and a batch, how its batches are drawn, and what it owns besides the encoder."""
+"""What a loss reads of a data set and a batch, its batches, and what it owns."""
 
 import logging
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Micro-batches against one pass: values, gradients, dropout, autocast, widths; tags and groups of pairs."""
+"""Micro-batches against one pass: values, gradients, dropout, autocast, widths; tags, groups."""
 
 import random
 from typing import Any

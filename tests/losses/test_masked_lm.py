@@ -105,7 +105,7 @@ def test_loss_and_gradients_equal_the_checkpoints_own(
 
 
 def hide(loss: MaskedLMLoss, texts: list[str]) -> tuple[Tensor, ...]:
-    """The tokens, which are none of padding and special ones, what is read of them, and which are to be predicted."""
+    """The tokens that are no padding and not special, what is read, and what is predicted."""
     features = loss.model.preprocess(texts)
     ids, attention = features["input_ids"], features["attention_mask"].bool()
     special = torch.isin(ids, torch.tensor(tiny.tokenizer().all_special_ids))

@@ -1,4 +1,4 @@
-"""MSMLoss: the equation over encoder, document encoder and heads, its options, and what it leaves alone."""
+"""MSMLoss: the equation over encoder, document encoder and heads, and its options."""
 
 import random
 from typing import Any
@@ -135,7 +135,7 @@ def test_bad_batches(model: SentenceTransformer) -> None:
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
 def test_a_row_of_texts_is_a_block(make: Any) -> None:
-    """The same as one column of its sentences; empty texts are padding; the label is the document."""
+    """The same as one column of its sentences; empty texts are padding, labels documents."""
     model = make()
     blocks = [["sun", "moon rain", "star"], ["wolf", "bear", ""], ["", "tree leaf", "root"]]
     loss = MSMLoss(model, document_encoder={"dropout": 0.0}, cross_language_negatives=True).double()

@@ -1,4 +1,4 @@
-"""The losses over pairs, questions and a teacher's vectors: the equation over an encoder, and what is no negative."""
+"""The losses over pairs, questions and a teacher's vectors: equations, and what is no negative."""
 
 from functools import partial
 from typing import Any

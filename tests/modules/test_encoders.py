@@ -37,7 +37,8 @@ def test_a_tokenizer_for_several_scripts() -> None:
         assert tokenizer.unk_token_id not in ids
         assert tokenizer.decode(ids, skip_special_tokens=True).split() == text.lower().split()
     assert tokenizer("cat", "cat")["input_ids"].count(tokenizer.eos_token_id) == 3
-    # Which of two rare letters the trainer scores lower is chance: one more run alone would not show it.
+    # Which of two rare letters the trainer scores lower is chance: one more run alone would not
+    # show it.
     again = {
         train_tokenizer(iter(TEXTS), vocabulary=150).backend_tokenizer.to_str() for _ in range(8)
     }
