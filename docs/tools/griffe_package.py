@@ -28,6 +28,6 @@ class PublicNames(griffe.Extension):
         """Name them in the package, as Python does."""
         if pkg.name != "st_xlret":
             return
-        for name, module in st_xlret._MODULES.items():
+        for name, module in st_xlret._all_modules().items():
             if name not in pkg.members:
                 pkg.set_member(name, griffe.Alias(name, f"{module}.{name}"))

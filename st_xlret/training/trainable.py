@@ -1,9 +1,10 @@
 """What of an encoder is trained, and how its layers compute meanwhile."""
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import PurePath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import torch
@@ -120,13 +121,33 @@ def _has_weights_of_folder(model: SentenceTransformer, transformer: PreTrainedMo
     return has_weights(transformer, saved.state_dict())
 
 
-def adapter_files(paths: Iterable[PurePath]) -> list[PurePath]:
-    """Those of the paths in a folder that are adapters of its model, and of no checkpoint in it."""
+def adapter_files(paths: Iterable[PurePath], model_folder: Path) -> list[PurePath]:
+    """Those of the paths that are adapters of the modules which are saved in a folder.
+
+    Adapters of other models below it, and of checkpoints, are none of them.
+    """
+    own = _module_folders(model_folder)
     files = []
     for path in paths:
-        if path.name in ADAPTER_FILES and "checkpoint" not in path.parts[0]:
+        if path.name in ADAPTER_FILES and path.parent.as_posix() in own:
             files.append(path)
     return files
+
+
+def _module_folders(model_folder: Path) -> set[str]:
+    """The folders of a saved model's modules, and of those inside a `Router`."""
+    folders = set()
+    for module in _read_json(model_folder / "modules.json"):
+        folder = PurePosixPath(module["path"])
+        folders.add(str(folder))
+        router = model_folder / folder / "router_config.json"
+        if router.exists():
+            folders.update(str(folder / name) for name in _read_json(router)["types"])
+    return folders
+
+
+def _read_json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @contextmanager

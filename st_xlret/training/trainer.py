@@ -176,7 +176,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         result = super().push_to_hub(*args, **kwargs)
         if self.is_world_process_zero() and not has_adapters(self.model):
             hub = HfApi(token=kwargs.get("token") or self.args.hub_token)
-            delete_adapters(hub, str(self.hub_model_id), kwargs.get("revision"))
+            folder = Path(str(self.args.output_dir))
+            delete_adapters(hub, str(self.hub_model_id), kwargs.get("revision"), folder)
         return result
 
     # Batches
@@ -432,7 +433,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if self.args.should_save and not has_adapters(self.model):
             folder = Path(output_dir or str(self.args.output_dir))
             paths = [path.relative_to(folder) for path in folder.rglob("adapter_*")]
-            for path in trainable.adapter_files(paths):
+            for path in trainable.adapter_files(paths, folder):
                 (folder / path).unlink()
 
     def _check_weights(self) -> None:
@@ -468,10 +469,10 @@ def adapt_arguments(
         freeze_unused(encoder)
 
 
-def delete_adapters(hub: HfApi, name: str, revision: str | None) -> None:
-    """Delete the files of adapters in a repository, but for those of its checkpoints."""
+def delete_adapters(hub: HfApi, name: str, revision: str | None, pushed: Path) -> None:
+    """Delete the adapters in a repository that are of the modules of the folder pushed there."""
     paths = map(PurePosixPath, hub.list_repo_files(name, revision=revision))
-    files = list(map(str, trainable.adapter_files(paths)))
+    files = list(map(str, trainable.adapter_files(paths, pushed)))
     if files:
         message = "The adapters are merged into the weights"
         hub.delete_files(name, delete_patterns=files, revision=revision, commit_message=message)

@@ -98,17 +98,33 @@ def test_a_merged_model_is_a_plain_one_without_files_of_adapters(
     np.testing.assert_allclose(saved.encode(TEXTS), model.encode(TEXTS), rtol=0, atol=1e-5)
 
 
-def test_of_a_merged_model_no_adapters_stay_in_the_repository() -> None:
+def test_adapters_of_other_models_below_the_folder_stay(encoder: Path, tmp_path: Path) -> None:
+    model = load(encoder)
+    others = [tmp_path / "other" / ADAPTERS, tmp_path / "a" / "b" / "adapter_config.json"]
+    for file in others:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"mine")
+
+    trainer, _ = lora_run(model, tmp_path)
+    trainer.train()
+    trainer.save_model()
+
+    assert [file.read_bytes() for file in others] == [b"mine", b"mine"]
+
+
+def test_of_a_merged_model_no_adapters_stay_in_the_repository(tmp_path: Path) -> None:
     class Hub:
         def list_repo_files(self, name: str, revision: str | None) -> list[str]:
             files = ["adapter_config.json", ADAPTERS, "query_0_Transformer/" + ADAPTERS]
-            return [*files, "model.safetensors", "last-checkpoint/" + ADAPTERS]
+            others = ["last-checkpoint/" + ADAPTERS, "other/" + ADAPTERS]
+            return [*files, "model.safetensors", *others]
 
         def delete_files(self, name: str, delete_patterns: list[str], **options: Any) -> None:
             self.deleted = delete_patterns
 
     hub: Any = Hub()
-    delete_adapters(hub, "alice/model", None)
+    with_two_encoders(tiny.transformer()).save(str(tmp_path))
+    delete_adapters(hub, "alice/model", None, tmp_path)
     expected = ["adapter_config.json", ADAPTERS, "query_0_Transformer/" + ADAPTERS]
     assert hub.deleted == expected
 
@@ -207,7 +223,7 @@ def test_what_cannot_be_adapted(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="PEFT"):
         add_lora(tiny.static(), 4)
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ImportError, match=r"st-xlret\[peft\]"):
+    with pytest.raises(ImportError, match=r"\.\[peft\]"):
         add_lora(tiny.transformer(), 4)
 
 
