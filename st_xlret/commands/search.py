@@ -215,6 +215,8 @@ class SearchPool:
         A `ValueError` says that there are no texts.
         """
         for query in queries:
+            if not query.strip():
+                raise ValueError(f"the query {query!r} is blank")
             query.encode()  # refuses half a surrogate pair, which no tokenizer takes
         vectors = self._embed(queries)
         answers = [Answer(self.options.top_k) for _ in queries]

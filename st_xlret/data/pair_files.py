@@ -168,7 +168,10 @@ class _LinesParser(_CellsParser):
     """Makes pairs of two lines as they stand in files."""
 
     def __call__(self, cells: Sequence[Any]) -> Pair:
-        return super().__call__([line.decode("utf-8-sig") for line in cells])
+        texts = [line.decode("utf-8-sig") for line in cells]
+        if any("\0" in text for text in texts):
+            raise ValueError("a NUL character: no text, or UTF-16; save it as UTF-8")
+        return super().__call__(texts)
 
 
 def pair_of_record(record: Mapping[str, Any]) -> Pair:

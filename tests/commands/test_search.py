@@ -70,6 +70,8 @@ def test_queries_find_the_nearest_texts(
     assert french[0]["language"] == "fr"
     with pytest.raises(SystemExit, match=r"error: .*\\udcff"):
         main(["search", index, "--query", "bird \udcff"])
+    with pytest.raises(SystemExit, match="blank"):
+        main(["search", index, "--query", " "])
     with pytest.raises(SystemExit, match="'english'"):
         main(["search", index, "--query", "bird", "--language", "english"])
     # From a pipe, whose blank lines are passed over.

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from st_xlret.data import DataError, read_dictionary
+from st_xlret.data import DataError, load_pairs, read_dictionary
 from tests.data.files import load, moses, pair, rows, write_jsonl, write_text
 
 FILES = [
@@ -189,3 +189,10 @@ def test_files_that_are_none_are_refused_in_folders_too(name: str, tmp_path: Pat
     for source in (file, file.parent):
         with pytest.raises(ValueError, match=name if is_doubtful else source.name):
             load(source)
+
+
+def test_lines_of_utf_16_are_no_pairs(tmp_path: Path) -> None:
+    for code, text in (("en", "Hi\nyou\n"), ("fr", "Salut\ntoi\n")):
+        (tmp_path / f"x.en-fr.{code}").write_bytes(text.encode("utf-16-le"))
+    with pytest.raises(DataError, match="NUL"):
+        load_pairs(str(tmp_path / "x.en-fr.en"))
