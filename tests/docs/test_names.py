@@ -12,6 +12,7 @@ from tests.docs.test_commands import PAGES
 NAME = re.compile(r"\bst_xlret(?:\.\w+)+")
 FILE = re.compile(r"`(\w+/[\w./-]*\w\.(?:py|yaml|json|bib))`")
 FOLDERS = {path.name for path in (*REPOSITORY.iterdir(), *(REPOSITORY / "st_xlret").iterdir())}
+FOLDERS -= {"runs", "build"}  # which commands write
 
 
 def load(name: str) -> object:
