@@ -67,7 +67,7 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     try:
         with _warnings_in_a_line():
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
-    except (ValueError, OSError, ImportError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, ArithmeticError) as error:
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt as stop:
         sys.exit(f"stopped. {stop}".removesuffix(". "))
@@ -101,6 +101,14 @@ def check_options(
         raise ValueError(f"{_options_are(missing)} missing")
     if unread:
         raise ValueError(f"{_options_are(unread)} not read {where}")
+
+
+def check_counts(options: object, *names: str) -> None:
+    """Refuse counts of nothing; None is a default."""
+    for name in names:
+        count = getattr(options, name)
+        if count is not None and count < 1:
+            raise ValueError(f"--{name}={count} is below 1")
 
 
 def _options_are(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands import check_options
+from st_xlret.commands import check_counts, check_options
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.options import option, parse
@@ -111,6 +111,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     """Run the command `evaluate`."""
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
     check_options(options, "output")
+    check_counts(options, "batch_size", "max_sentences")
     if options.compare is None:
         needed = ["model"]
         if options.distributed:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -20,8 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from st_xlret.commands import check_options
+from st_xlret.commands import check_counts, check_options
 from st_xlret.commands.sources import EncoderArguments
+from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     words = name_leading_words(arguments, "documents")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "documents", "model", "output")
+    check_counts(options, "batch_size")
     target = Path(options.output)
     is_kept = target.exists() and not options.overwrite
     if target.suffix != ".parquet" or is_kept:
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     from st_xlret.data.reading import BadLines
 
     bad_lines = BadLines(options.skip_bad_lines)
-    work = target.with_name(f".{target.name}.embeddings")
+    work = WorkFolder(target)
     with (
         atomic_file(target, ours="index", inputs=options.documents) as part,
         tqdm(desc="Indexing", unit=" texts") as bar,
@@ -88,7 +89,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
             for batch in chain([first], batches):
                 index.add(batch)
                 bar.update(len(batch))
-    shutil.rmtree(work, ignore_errors=True)
+    work.remove()
     bad_lines.warn()
     print(f"{index.count} texts in {', '.join(sorted(index.languages))}: {target}")
 
@@ -126,7 +127,7 @@ class _Index:
         languages: In which languages they are.
     """
 
-    def __init__(self, file: Path, options: Arguments, work: Path) -> None:
+    def __init__(self, file: Path, options: Arguments, work: WorkFolder) -> None:
         from st_xlret.encoding import task_languages
         from st_xlret.hub.loading import load_model
 
@@ -134,8 +135,8 @@ class _Index:
         self.languages: set[str] = set()
         self._file = file
         self._options = options
-        self._work = work
         self._model = load_model(options.model or "", options.device)
+        self._work = work.make()
         self._identifier = language_identifier_or_none(set(task_languages(self._model).values()))
         self._metadata = self._describe_model()
         self._writer: ParquetWriter | None = None

@@ -12,13 +12,13 @@ that is named like mined.en-fr.tsv can be trained on as it is (--pairs).
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands import check_options
+from st_xlret.commands import check_counts, check_options
+from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN
 from st_xlret.options import name_leading_words, option, parse
@@ -62,21 +62,24 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     """Run the command `mine`."""
     words = name_leading_words(arguments, "source", "target")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
-    check_options(options, "source", "target", "model", "output", "k")
+    check_options(options, "source", "target", "model", "output")
+    from st_xlret.hub.loading import load_model
+
     output = Path(options.output)
-    work = output.with_name(f".{output.name}.embeddings")
-    if options.embedding_cache is not None:
-        work = Path(options.embedding_cache)
+    check_counts(options, "k", "batch_size")
+    work = WorkFolder(output) if options.embedding_cache is None else None
     with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
         sources = _distinct_texts(options.source)
         targets = _distinct_texts(options.target)
         print(f"{len(sources)} distinct source texts, {len(targets)} target texts", flush=True)
-        pairs = _mine(sources, targets, options, work)
+        model = load_model(options.model, options.device)
+        folder = Path(options.embedding_cache) if work is None else work.make()
+        pairs = _mine(model, sources, targets, options, folder)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
             for line in _lines(pairs, sources, targets, options.output.endswith(".jsonl")):
                 file.write(f"{line}\n")
-    if options.embedding_cache is None:
-        shutil.rmtree(work, ignore_errors=True)
+    if work is not None:
+        work.remove()
     print(f"{len(pairs.scores)} pairs in {output}")
 
 
@@ -92,15 +95,13 @@ def _distinct_texts(source: str) -> list[str]:
 
 
 def _mine(
-    sources: Sequence[str], targets: Sequence[str], options: Arguments, work: Path
+    model: Any, sources: Sequence[str], targets: Sequence[str], options: Arguments, folder: Path
 ) -> MinedPairs:
-    from st_xlret.hub.loading import load_model
     from st_xlret.search import mine_pairs
 
-    model = load_model(options.model, options.device)
     return mine_pairs(
-        _cached_vectors(model, sources, options.source_language, options, work),
-        _cached_vectors(model, targets, options.target_language, options, work),
+        _cached_vectors(model, sources, options.source_language, options, folder),
+        _cached_vectors(model, targets, options.target_language, options, folder),
         k=options.k,
         margin=options.margin,
         threshold=options.threshold,
@@ -110,7 +111,7 @@ def _mine(
 
 
 def _cached_vectors(
-    model: Any, texts: Sequence[str], language: str | None, options: Arguments, work: Path
+    model: Any, texts: Sequence[str], language: str | None, options: Arguments, folder: Path
 ) -> Any:
     from st_xlret.data.kept import cache_key
     from st_xlret.encoding import KeptVectors, encode, fingerprint
@@ -126,7 +127,7 @@ def _cached_vectors(
         )
 
     key = cache_key([fingerprint(model), language, options.prompt_name, texts])
-    return KeptVectors(work / key, shard_size=_AT_A_TIME).write(texts, embed)
+    return KeptVectors(folder / key, shard_size=_AT_A_TIME).write(texts, embed)
 
 
 def _lines(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.commands import check_counts
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
@@ -45,6 +46,7 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     texts, stored, options = parse_sources(Arguments, arguments, description=__doc__, prog=prog)
+    check_counts(options, "neighbours")
     from st_xlret.calibration.plots import plot_language_bias
 
     output = Path(options.output)

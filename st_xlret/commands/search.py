@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from st_xlret.commands import check_options
+from st_xlret.commands import check_counts, check_options
 from st_xlret.commands.answers import Answer, Rows, SearchResult, place_of
 from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.languages import (
@@ -89,6 +89,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     if options.prefer_language:
         needed.append("group_field")
     check_options(options, *needed)
+    check_counts(options, "top_k")
     pools = [SearchPool(options.vectors, options, options.map)]
     if options.compare is not None:
         pools.append(SearchPool(options.compare, options, compared=True))
@@ -228,7 +229,7 @@ class SearchPool:
         if not any(answer.rows for answer in answers):
             raise ValueError(
                 f"{self.store.name} has no texts that could be shown; name their field "
-                "(--text_field), and --top_k of 1 or more"
+                "(--text_field)"
             )
         if self.options.group_field is not None:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))

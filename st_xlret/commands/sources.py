@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from st_xlret.commands import check_options
+from st_xlret.commands import check_counts, check_options
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.stores.base import Store
@@ -138,6 +138,7 @@ def parse_sources(
     groups = [SampleArguments, StoreArguments, own_group]
     texts, stored, options = parse(groups, words, description=description, prog=prog)
     check_options(options, "output")
+    check_counts(texts, "texts_per_language", "batch_size")
     if stored.vectors is None:
         check_options(texts, "model", "documents")
         unread = _given_of({"qrels": options})

@@ -14,6 +14,8 @@ from st_xlret.search.finite import (
     Device,
     Embeddings,
     as_float32,
+    check_k,
+    check_matrix,
     computing_device,
     finite_float32,
     finite_unit_rows,
@@ -58,12 +60,18 @@ def top_k(
         >>> scores.tolist(), indices.tolist()
         ([[2.0, 2.0]], [[0, 2]])
     """
+    check_k(k)
+    chunks = corpus
+    if isinstance(corpus, (np.ndarray, Tensor)):
+        check_k(k, len(corpus))
+        chunks = [corpus]
+    check_matrix(queries, "queries")
     place = computing_device(device, queries, corpus)
     vectors = finite_float32(queries, "queries", place)
     best = BestColumns(len(vectors), k, device=place)
-    chunks = [corpus] if isinstance(corpus, (np.ndarray, Tensor)) else corpus
     seen = 0
     for chunk in chunks:
+        check_matrix(chunk, "corpus", vectors.shape[1])
         high = _rows_at_once(len(vectors), is_read_in_place(chunk, place), place)
         for start in range(0, len(chunk), high):
             block = as_float32(chunk[start : start + high], place)
@@ -75,8 +83,7 @@ def top_k(
                     refuse_not_finite(block, "corpus", seen)
                 best.add(scores, seen, first_row=first)
             seen += len(block)
-    if k > seen:
-        raise ValueError(f"k={k} is larger than the corpus of {seen} rows")
+    check_k(k, seen)
     return best.sorted()
 
 
@@ -112,6 +119,9 @@ def neighbours_both_ways(
     Returns scores and target rows of every source row, (S, min(k, T)), and scores and source rows
     of every target row, (T, min(k, S)), best first.
     """
+    check_k(k)
+    check_matrix(source, "source")
+    check_matrix(target, "target", source.shape[1])
     place = computing_device(device, source, target)
     read = finite_unit_rows if cosine else finite_float32
     wide = _BLOCK if place.type == "cpu" else 4 * _BLOCK

@@ -18,6 +18,25 @@ _SHORTEST = 1e-15
 _LONGEST = 1e18
 
 
+def check_matrix(rows: Any, name: str, width: int | None = None) -> None:
+    """Refuse what is no matrix, or one whose rows have another length than those searched for."""
+    shape = tuple(getattr(rows, "shape", ()))
+    if len(shape) != 2:
+        kind = type(rows).__name__
+        raise ValueError(f"{name} is no matrix (rows, numbers), but a {kind} of the shape {shape}")
+    if width not in (None, shape[1]):
+        raise ValueError(f"{name} has {shape[1]} numbers in a row, and not {width}")
+
+
+def check_k(k: int, rows: int | None = None, of: str = "corpus") -> None:
+    """Refuse a number of neighbours that is no whole number from 1 to the rows that there are."""
+    is_whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if not is_whole or k < 1:
+        raise ValueError(f"k={k!r} is no whole number from 1")
+    if rows is not None and k > rows:
+        raise ValueError(f"k={k} is larger than the {of} of {rows} rows")
+
+
 def unit_rows(
     rows: Embeddings, name: str = "embeddings", *, device: torch.device | None = None
 ) -> Tensor:
@@ -30,6 +49,7 @@ def unit_rows(
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
+    check_matrix(rows, name)
     return finite_unit_rows(rows, name, computing_device(device, rows), 0)
 
 

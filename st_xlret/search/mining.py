@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from st_xlret.search.exact import SlicedEmbeddings, neighbours_both_ways
-from st_xlret.search.finite import Device
+from st_xlret.search.finite import Device, check_k
 
 Margin = Literal["ratio", "distance", "absolute", "csls"]
 
@@ -94,6 +94,11 @@ def mine_pairs(
 
     Three tensors are the result.
     """
+    check_k(k)
+    if margin not in get_args(Margin):
+        raise ValueError(f"margin={margin!r} is none of {', '.join(get_args(Margin))}")
+    if threshold is not None and threshold != threshold:
+        raise ValueError(f"threshold={threshold} is no number")
     if not len(source) or not len(target):
         nothing = torch.empty(0, dtype=torch.int64)
         return MinedPairs(torch.empty(0), nothing, nothing)

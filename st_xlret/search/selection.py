@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from st_xlret.search.finite import Device
+from st_xlret.search.finite import Device, check_k
 
 _GROUP = 32  # columns of which only the maximum is looked at first
 _LARGEST_INDEX = 2**32 - 1
@@ -86,6 +86,7 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
 
     Scores and indices are both (Q, n), n >= k.
     """
+    check_k(k, indices.shape[1])
     keys = _sortable_keys(scores, indices)
     return _scores_and_indices(keys.topk(k, dim=1).values)
 
@@ -109,7 +110,7 @@ def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
         _require_no_overflow(maxima)
     k = keys.shape[1]
     if len(keys) == 1 and maxima.shape[1] >= k:
-        columns = _best_columns_of_one(scores, maxima, k)
+        columns = _best_columns_of_one(maxima, k)
         _merge(keys, scores[:, columns], columns + first_column)
         return
     rows, best_groups = _best_groups(keys, maxima)
@@ -132,13 +133,14 @@ def _merge(keys: Tensor, candidates: Tensor, columns: Tensor) -> None:
     keys.copy_(best.values)
 
 
-def _best_columns_of_one(scores: Tensor, maxima: Tensor, k: int) -> Tensor:
-    """The columns of a single row that are as high as its k-th group, so that k are at least.
+def _best_columns_of_one(maxima: Tensor, k: int) -> Tensor:
+    """The columns of a single row's groups that are as high as its k-th group.
 
     One query is what a person waits for: this takes a third of the operations.
     """
     lowest = maxima.topk(k).values[0, -1]
-    return (scores[0] >= lowest).nonzero()[:, 0]
+    best_groups = (maxima[0] >= lowest).nonzero()
+    return (best_groups * _GROUP + torch.arange(_GROUP, device=maxima.device)).flatten()
 
 
 def _best_groups(keys: Tensor, maxima: Tensor) -> tuple[Tensor, Tensor]:

@@ -111,3 +111,23 @@ def test_what_is_not_ours_or_is_read_stays(
     with pytest.raises(SystemExit, match=r"^error: (?s:.*)(give another|move it away)"):
         main(command.split())
     assert {path: path.read_text() for path in Path().rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "search i.parquet --query a --top_k 0",
+        "mine a.txt b.txt --model m --output o.tsv --k 0",
+        "mine a.txt b.txt --model m --output o.tsv --batch_size 0",
+        "index a.txt --model m --output o.parquet --batch_size 0",
+        "report --documents a.txt --model m --output o.json --batch_size 0",
+        "report --documents a.txt --model m --output o.json --texts_per_language 0",
+        "report --vectors v.parquet --output o.json --neighbours 0",
+        "calibrate --documents a.txt --model m --output o --texts_per_language 0",
+        "evaluate --model m --data d --output o.json --max_sentences 0",
+    ],
+)
+def test_a_count_of_nothing_is_named(command: str) -> None:
+    *_, name, _ = command.split()
+    with pytest.raises(SystemExit, match=f"^error: {name}=0 is below 1$"):
+        main(command.split())

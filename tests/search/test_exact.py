@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from st_xlret.search import merge_top_k, neighbours_both_ways, top_k, unit_rows
+from st_xlret.search import (
+    merge_top_k,
+    mine_bitext,
+    mine_pairs,
+    neighbours_both_ways,
+    top_k,
+    unit_rows,
+)
 from tests.search.integers import naive_top_k, set_blocks, small_integers
 
 RISING = np.arange(203, dtype=np.float32)[:, None]
@@ -142,6 +149,42 @@ def test_what_cannot_be_searched_is_named(
     chunks: Iterable[torch.Tensor] = [torch.tensor(chunk) for chunk in corpus]
     with pytest.raises(ValueError, match=named):
         top_k(torch.tensor(queries), chunks, k)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None, 4, 10**15])
+def test_a_k_that_is_no_count_of_rows_is_named(k: Any) -> None:
+    rows = torch.eye(3)
+    for search in (top_k, merge_top_k):
+        with pytest.raises(ValueError, match=f"k={k!r} is "):
+            search(rows, rows, k=k)
+    if k not in (4, 10**15):  # of mining, there are at most as many as rows
+        for search in (neighbours_both_ways, mine_pairs, mine_bitext):
+            with pytest.raises(ValueError, match=f"k={k!r} is "):
+                search(rows, rows, k=k)
+
+
+@pytest.mark.parametrize(
+    ("queries", "corpus", "named"),
+    [
+        (torch.ones(3), torch.eye(3), "queries is no matrix.*Tensor"),
+        (torch.eye(3), list(torch.eye(3)), "corpus is no matrix.*Tensor"),
+        ([[1.0, 2.0]], torch.eye(2), "queries is no matrix.*list"),
+        (torch.eye(3), [[[1.0, 2.0, 3.0]]], "corpus is no matrix.*list"),
+        (torch.eye(3), torch.eye(4), "corpus has 4 numbers in a row, and not 3"),
+        (torch.eye(3), [torch.eye(3), np.eye(4)], "corpus has 4 numbers in a row, and not 3"),
+        (torch.eye(3), torch.empty(0, 3), "k=1 is larger than the corpus of 0 rows"),
+        (torch.eye(3), [], "k=1 is larger than the corpus of 0 rows"),
+    ],
+)
+def test_what_is_no_matrix_of_such_rows_is_named(queries: Any, corpus: Any, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        top_k(queries, corpus, 1)
+    sides = {"queries": "source", "corpus": "target"}
+    for side, other in sides.items():
+        named = named.replace(side, other)
+    if not isinstance(corpus, list) and len(corpus):
+        with pytest.raises(ValueError, match=named):
+            neighbours_both_ways(queries, corpus, 1)
 
 
 def test_unit_rows_have_length_one_whatever_their_size() -> None:

@@ -144,6 +144,16 @@ def test_a_row_that_is_not_finite_is_named() -> None:
         mine_pairs(torch.ones(2, 1), target)
 
 
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize(
+    "option", [{"margin": "ratios"}, {"margin": None}, {"threshold": float("nan")}]
+)
+def test_an_option_that_there_is_not_is_named(option: dict[str, Any], rows: int) -> None:
+    ((name, value),) = option.items()
+    with pytest.raises(ValueError, match=f"{name}={value!r} is no"):
+        mine_pairs(torch.eye(rows, 3), torch.eye(3), **option)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_gpu_mines_what_the_cpu_mines() -> None:
     source, target = bitext(300, 100, 16, 0.5, seed=0)

@@ -1,0 +1,71 @@
+"""The folders in which stopped commands go on: what is not ours in them stays."""
+
+from pathlib import Path
+
+import pytest
+
+from st_xlret.commands import main
+from st_xlret.commands.work import WorkFolder
+
+
+@pytest.fixture(params=["index", "mine"])
+def command(request: pytest.FixtureRequest, model: Path, tmp_path: Path) -> list[str]:
+    for name, words in {"a": "sun\nmoon", "b": "soleil\nlune"}.items():
+        (tmp_path / f"{name}.txt").write_text(words)
+    texts = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
+    output = str(tmp_path / "output.parquet")
+    return [request.param, *texts, "--model", str(model), "--output", output]
+
+
+def work_of(command: list[str]) -> Path:
+    output = Path(command[-1])
+    return output.with_name(f".{output.name}.embeddings")
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "0" * 32 + "/000000.npy", "st-xlret.txt"])
+def test_a_folder_that_is_not_ours_is_refused_and_stays(command: list[str], name: str) -> None:
+    file = work_of(command) / name
+    file.parent.mkdir(parents=True)
+    file.write_text("years of work")
+    with pytest.raises(SystemExit, match=r"output\.parquet\.embeddings is not of this command"):
+        main(command)
+    assert file.read_text() == "years of work"
+    assert not Path(command[-1]).exists()
+
+
+def test_a_link_and_a_file_in_its_place_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / ".a.embeddings").symlink_to(tmp_path / "thesis")
+    (tmp_path / ".b.embeddings").write_text("years of work")
+    (tmp_path / ".c.embeddings").symlink_to(tmp_path / "nothing")
+    for name in "abc":
+        with pytest.raises(FileExistsError, match="not of this command"):
+            WorkFolder(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "0" * 32 + "/notes.txt", "notes/000000.npy"])
+def test_what_else_stands_in_our_folder_stays(
+    command: list[str], name: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    work = WorkFolder(Path(command[-1]))
+    work.make()
+    theirs = work.path / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("years of work")
+    (work.path / "empty").mkdir()
+    main(command)
+    assert theirs.read_text() == "years of work"
+    assert (work.path / "empty").is_dir()
+    files = {path for path in work.path.rglob("*") if path.is_file()}
+    assert files == {theirs, work.path / "st-xlret.txt"}
+    assert any("holds files of others" in str(each.message) for each in recwarn)
+
+
+def test_what_a_killed_run_left_is_removed(command: list[str]) -> None:
+    work = WorkFolder(Path(command[-1]))
+    part = work.make() / ("0" * 32) / ".000000.npy.0123abcd.st-xlret-tmp"
+    part.mkdir(parents=True)
+    (part / "000000.npy").write_text("half")
+    main(command)
+    assert Path(command[-1]).exists()
+    assert not work.path.exists()
