@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.conftest import REPOSITORY
@@ -16,6 +17,11 @@ EXAMPLES = {
 PAGES = {name: blocks for name, blocks in EXAMPLES.items() if blocks}
 
 
+def embed(text: str) -> np.ndarray:
+    """What a reader has: a function that embeds a query, here into as many numbers as `map`."""
+    return np.random.default_rng(len(text)).normal(size=32)
+
+
 def test_few_blocks_are_not_run() -> None:
     runs = [block.runs for blocks in PAGES.values() for block in blocks]
     assert runs.count(False) <= 6 < len(runs)
@@ -23,7 +29,7 @@ def test_few_blocks_are_not_run() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_examples_of_a_page_run(name: str, workspace: Path) -> None:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
+    namespace: dict[str, Any] = {"__name__": "__main__", "embed": embed}
     for block in PAGES[name]:
         if block.runs:
             # Empty lines put the code where it is in the page, so that errors name the right line.
