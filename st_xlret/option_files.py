@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from st_xlret.strict_json import finite_number, object_of_pairs
+
 _NULL = ("", "~", "null")
 _OLD_BOOLEANS = ("yes", "no", "on", "off", "y", "n")
 _WHOLE_NUMBER = re.compile(r"[-+]?\d+")
@@ -93,7 +95,7 @@ def _is_null(node: yaml.Node) -> bool:
 def _as_json(node: yaml.Node) -> Any:
     """A mapping that is one option's value, with the numbers and constants of JSON."""
     if isinstance(node, yaml.MappingNode):
-        return {str(key.value): _as_json(value) for key, value in node.value}
+        return object_of_pairs([(str(key.value), _as_json(value)) for key, value in node.value])
     if isinstance(node, yaml.SequenceNode):
         return [_as_json(each) for each in node.value]
     is_quoted = node.style is not None
@@ -112,5 +114,5 @@ def _constant_or_text(text: str) -> Any:
     if _WHOLE_NUMBER.fullmatch(text):
         return int(text)
     if _NUMBER.fullmatch(text):
-        return float(text)
+        return finite_number(text)
     return text

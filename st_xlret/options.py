@@ -1,5 +1,6 @@
 """Options of programs: dataclasses for the host's parser, and files of options before them."""
 
+import math
 import os
 import re
 import sys
@@ -15,6 +16,7 @@ from typing import Any, NoReturn
 from transformers import HfArgumentParser
 
 from st_xlret.option_files import FileOption, is_option_file, read_option_file
+from st_xlret.strict_json import check_json
 
 _PROGRAM: ContextVar[str | None] = ContextVar("program", default=None)
 # Options that are texts, which may be empty or begin with a tilde; other texts may be paths.
@@ -130,10 +132,12 @@ def parse(
     known = _Known(parser.prog, _fields_by_name(groups))
     names = _names_in(of_command)
     _check_names(known, of_files, names)
+    every_word = [*_words_of(of_files, known), *of_command]
+    _check_objects(every_word)
     parser.places = {each.name: each.place for each in of_files if each.name not in names}
     # Of an option that stands twice, argparse takes the last one.
     *parsed, rest = parser.parse_args_into_dataclasses(
-        [*_words_of(of_files, known), *of_command],
+        every_word,
         return_remaining_strings=True,
         look_for_args_file=False,
     )
@@ -203,6 +207,20 @@ def _check_names(known: _Known, of_files: Sequence[FileOption], names: Sequence[
             raise ValueError(f"--{name} is given twice: write its values after one")
 
 
+def _check_objects(words: Sequence[str]) -> None:
+    """Refuse an object of JSON of whose values one would go, before anything reads it."""
+    option = ""
+    for word in words:
+        text = word
+        if word.startswith("--"):
+            option, _, text = word.partition("=")
+        if text.startswith("{"):
+            try:
+                check_json(text)
+            except ValueError as error:
+                raise ValueError(f"{option}: {error}") from error
+
+
 def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
     """Options of files as words of a command line, with the host's words for `on` and `off`."""
     words: list[str] = []
@@ -216,7 +234,10 @@ def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
 
 
 def _check_values(group: Any) -> None:
-    """Refuse a count below 0, and an empty text, which as a path would be the working folder."""
+    """Refuse a count below 0, a number without an end, and an empty text.
+
+    As a path, that would be the working folder.
+    """
     for each in fields(group):
         value = getattr(group, each.name)
         if value == each.default:
@@ -224,6 +245,9 @@ def _check_values(group: Any) -> None:
         is_count = type(value) is int and each.name not in _SIGNED
         if is_count and value < 0:
             raise ValueError(f"--{each.name}={value} is below 0")
+        for number in value if isinstance(value, list) else [value]:
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ValueError(f"--{each.name}={number} is no finite number")
         texts = value if isinstance(value, list) else [value]
         if "" in texts and not _IS_TEXT.fullmatch(each.name):
             raise ValueError(f"--{each.name} is empty")

@@ -2,19 +2,49 @@
 
 import re
 
-_NAMES = r"pass(?:phrase|w(?:or)?d)|pwd|secret|credential|\bauth(?:orization)?|api.?key|[-_]token"
-_NAMES_BEFORE_EQUALS = r"pass|token|key|sig(?:nature)?"
-_SCHEME = r"(?:(?:bearer|basic|token)\s+)?"
-_VALUE = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s&'"]+"""
-
-# Of a setting, a parameter or a header: what stands before its value.
-_SETTING = (
-    rf"""((?:(?:{_NAMES})['"]?\s*[=:]|(?:{_NAMES_BEFORE_EQUALS})\s*=)\s*{_SCHEME})(?:{_VALUE})"""
+# Names of secrets, wherever a value follows; with more of a name after them, as `secret_name` has.
+_SURE = (
+    r"(?:(?:pass(?:phrase|w(?:or)?d)|pwd|secrets?|credentials?|auth(?:orization)?\b"
+    r"|(?:api|access|private|account|shared)[-_ ]?key)(?:[-_][\w-]+)?|[-_]token)"
 )
-_LOGIN_OF_URL = r"""(\w{2,}:/*)[^\s'"]*(@)"""
-_TOKEN_OF_HUB = r"\b(hf_)\w{9,}"
+# Names that are words of everyday language, too.
+_SHORT = r"(?:\bpw|pass|token|key|sig(?:nature)?|\bauth)"
+_QUOTED_SHORT = r"(?:\bpw|pass|token|sig(?:nature)?|\bauth)"
 
-_SECRETS = re.compile(f"{_SETTING}|{_LOGIN_OF_URL}|{_TOKEN_OF_HUB}", re.IGNORECASE)
+_EQUALS = r"\s*(?:=|%3D)\s*"
+_EQUALS_OR_COLON = r"\s*(?:[=:]|%3D|%3A)\s*"
+_QUOTE = r"""\\?['"]"""
+_SCHEME = r"(?:(?:bearer|basic|token|apikey|negotiate)\s+)?"
+_VALUE = (
+    r"""(?:'(?:\\.|''|[^'\\])*'|"(?:\\.|""|[^"\\])*"|'[^']*\Z|"[^"]*\Z"""
+    r"""|['"]?(?:[^\s&'"]|&(?![\w.-]+=)|['"](?=\w))+)"""
+)
+_NOT_A_VALUE = r"(?!--|(?:is|was|has|and|or|needs|must|belongs)\b)"
+
+_FORMS = {
+    # Keys and tokens that are known by their beginning.
+    r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)": r"\1***",
+    r"\b(hf_)\w{9,}": r"\1***",
+    r"\b(gh[pousr]_|github_pat_|npm_|pcsk_|dckr_pat_|xox[abprs]-|glpat-|pypi-)[\w-]{9,}": r"\1***",
+    r"(?<![\w.])(sk-)(?=[\w-]*\d)[\w-]{16,}": r"\1***",
+    r"(?-i:\b(AKIA|ASIA)[A-Z\d]{12,})": r"\1***",
+    r"(?-i:\b(AIza|ya29\.)[\w-]{20,})": r"\1***",
+    r"(?-i:\b(eyJ)[\w-]+\.[\w-]+(?:\.[\w-]*)?)": r"\1***",
+    r"\b(bearer\s+)[\w.~+/=-]{12,}": r"\1***",
+    # The login of a URL.
+    r"(\w{2,}:/*)\S*(@)": r"\1***\2",
+    # A setting, a parameter, a header, or a field of JSON.
+    rf"({_SURE}(?:{_QUOTE})?{_EQUALS_OR_COLON}{_SCHEME}){_VALUE}": r"\1***",
+    rf"({_QUOTED_SHORT}{_QUOTE}{_EQUALS_OR_COLON}{_SCHEME}){_VALUE}": r"\1***",
+    rf"({_SHORT}{_EQUALS}{_SCHEME}){_VALUE}": r"\1***",
+    r"(token:\s*)(?=\S*\d)\S{12,}": r"\1***",
+    rf"(\({_QUOTE}[\w.-]*{_SURE}{_QUOTE},\s*{_SCHEME}){_VALUE}": r"\1***",
+    # An option of a command line.
+    rf"(--[\w-]*(?:{_SURE}|{_SHORT})\s+){_NOT_A_VALUE}{_VALUE}": r"\1***",
+}
+"""What a secret looks like, and what is shown in its place."""
+
+_COMPILED = {re.compile(form, re.IGNORECASE | re.DOTALL): shown for form, shown in _FORMS.items()}
 _ESCAPES_OF_TERMINALS = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -23,11 +53,7 @@ def without_secrets(text: str) -> str:
 
     Escapes of terminals become spaces.
     """
-    printable = _ESCAPES_OF_TERMINALS.sub(" ", text)
-    return _SECRETS.sub(_hide, printable)
-
-
-def _hide(match: re.Match[str]) -> str:
-    setting, scheme, at, token = match.groups()
-    before = setting or scheme or token
-    return f"{before}***{at or ''}"
+    shown = _ESCAPES_OF_TERMINALS.sub(" ", text)
+    for form, replacement in _COMPILED.items():
+        shown = form.sub(replacement, shown)
+    return shown

@@ -18,6 +18,7 @@ class Options:
     count: int = option(3, "A count.")
     rate: float = option(1.0, "A rate.")
     languages: list[str] = option([], "Languages.")
+    shares: list[float] = option([], "Shares.")
     my_token: str | None = option(None, "A token.")
     in_order: bool = option(True, "Keep the order.")
     mode: str = option("fast", "How.", choices=["fast", "slow"])
@@ -149,6 +150,13 @@ def test_a_tilde_is_the_home_folder_but_in_texts(
         (["word"], "'word'"),
         (["--languages", "de", "--languages", "fr"], "--languages is given twice"),
         (["--count=-1"], "--count=-1"),
+        (["--rate", "1e400"], "--rate=inf is no finite number"),
+        (["--rate=nan"], "--rate=nan is no finite number"),
+        (["--shares", "0.5", "inf"], "--shares=inf is no finite number"),
+        (["--rates", '{"a": 1, "a": 2}'], "--rates: a name stands twice among a, a"),
+        (['--rates={"a": {"b": 1, "b": 1}}'], "--rates: a name stands twice among b, b"),
+        (["--rates", '{"a": [1e400]}'], "--rates: 1e400 is no finite number"),
+        (["--rates", '{"a": NaN}'], "--rates: NaN is no finite number"),
         (["--what"], "no option --what: --help lists all"),
         (["--my_tok=hf_abc"], "no option --my_tok: the nearest is --my_token"),
         (["--no-in-orders"], "no option --no_in_orders: the nearest is --no_in_order"),
@@ -178,6 +186,13 @@ def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
         ("count: [1, 2]", "'2'"),
         ("count: 1\n\ncounts: 1", "line 3: .*no option --counts: the nearest is --count"),
         ("count: 1\ncount: 2", "line 2: count is given twice"),
+        ("count: 1\nrates: {a: 1, b: 2, a: 3}", "line 2: a name stands twice among a, b, a"),
+        ("rates: {a: {b: 1, b: 2}}", "line 1: a name stands twice among b, b"),
+        ("rates: {a: [1, 1e400]}", "line 1: 1e400 is no finite number"),
+        ('rates: \'{"a": 1, "a": 2}\'', "--rates: a name stands twice among a, a"),
+        ("rate: .inf", "line 1: argument --rate.*.inf"),
+        ("rate: 1e400", "--rate=inf is no finite number"),
+        ("shares: [1, nan]", "--shares=nan is no finite number"),
         ("languages: [de, ~]", "line 1: a list has texts alone"),
         ("- 1", "a mapping"),
         ("", "a mapping"),

@@ -15,7 +15,35 @@ HIDDEN = [
     ("token=abc", "token=***"),
     ("signature = abc", "signature = ***"),
     ("postgresql://me:pass@host/db", "postgresql://***@host/db"),
+    ("https://me:it's@host/a", "https://***@host/a"),
     ("of hf_abcdefghijkl here", "of hf_*** here"),
+    ("of ghp_abcdefghijkl here", "of ghp_*** here"),
+    ("of sk-proj-abcdefgh12345678 here", "of sk-*** here"),
+    ("of AIzaSyD-abcdefghijklmnopqrstuvwxyz0 here", "of AIza*** here"),
+    ("of AKIAIOSFODNN7EXAMPLE here", "of AKIA*** here"),
+    ("of eyJhbGciOiJI.eyJzdWIi.abc here", "of eyJ*** here"),
+    ("bearer abcdefgh12345678", "bearer ***"),
+    (
+        "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY----- .",
+        "-----BEGIN PRIVATE KEY-----*** .",
+    ),
+    ("aws_secret_access_key: abc/def", "aws_secret_access_key: ***"),
+    ("private_key: abc", "private_key: ***"),
+    ('{"token": "abc def"}', '{"token": ***}'),
+    ("('api-key', 'abc')", "('api-key', ***)"),
+    ("token: abcdefgh12345678", "token: ***"),
+    ("pw=abc&d rest", "pw=*** rest"),
+    ("password='it''s' rest", "password=*** rest"),
+    ('password="it is open', "password=***"),
+    ("--password abc --n 1", "--password *** --n 1"),
+    ("--hub_token abc", "--hub_token ***"),
+    ("?sv=2020&sig=ab%2Fc&se=3", "?sv=2020&sig=***&se=3"),
+    (
+        "?X-Amz-Credential=a/b&X-Amz-Signature=abc&n=3",
+        "?X-Amz-Credential=***&X-Amz-Signature=***&n=3",
+    ),
+    ("AccountName=a;AccountKey=abc==", "AccountName=a;AccountKey=***"),
+    ("client_secret%3Dabc", "client_secret%3D***"),
 ]
 
 SHOWN = [
@@ -23,6 +51,12 @@ SHOWN = [
     "the author: Mrs Dalloway",
     "C:/me@home",
     "hf_short",
+    "WikiMatrix.sk-en.tsv, /data/sk-en_2019.tsv",
+    "max_tokens=5, a token: 3, pad_token_id: 0",
+    "secretary: Mrs Dalloway",
+    "--hub_token is given twice",
+    "no option --my_tok: the nearest is --my_token",
+    "the field 'token' is missing",
 ]
 
 

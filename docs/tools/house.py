@@ -34,6 +34,7 @@ FOUNDATION = [
     "folders",
     "marks",
     "secrets",
+    "strict_json",
     "optional",
 ]
 OUTSIDE = [

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.files import PathLike
 from st_xlret.languages import find_fields, normal_form
+from st_xlret.strict_json import object_of_pairs
 
 Parsed = TypeVar("Parsed")
 
@@ -121,7 +122,7 @@ def read_jsonl(
     """Stream (line number, object) of a file of JSON lines, as `read_lines` does."""
     bad_lines = bad_lines or BadLines()
     # Twice as fast as `json.loads` with a hook.
-    decode = json.JSONDecoder(object_pairs_hook=_object_of_pairs).decode
+    decode = json.JSONDecoder(object_pairs_hook=object_of_pairs).decode
     for number, line in read_lines(path, bad_lines):
         try:
             record = decode(line)
@@ -132,14 +133,6 @@ def read_jsonl(
             yield number, record
         else:
             bad_lines(f"not a JSON object ({type(record).__name__})", path, number)
-
-
-def _object_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):  # a value would be lost
-        names = ", ".join(name for name, _ in pairs)
-        raise ValueError(f"a name stands twice among {names}")
-    return record
 
 
 def first_record(path: PathLike) -> Mapping[str, Any]:

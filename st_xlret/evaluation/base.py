@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -29,6 +31,9 @@ from st_xlret.files import PathLike, atomic_file
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
+
+_logger = logging.getLogger(__name__)
+_FIRST_COLUMNS = ["epoch", "steps"]  # of CSV files
 
 Scores: TypeAlias = dict[str, dict[str, float]]
 """Language to metric to a fraction in [0, 1]."""
@@ -322,8 +327,13 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     ) -> dict[str, float]:
         """Evaluate and return the metrics, as Sentence Transformers calls it.
 
-        The CSV file has all of them.
+        The CSV file has all of them. One that somebody has edited stays as it is, and a new one is
+        written beside it.
         """
+        file = None
+        if output_path is not None:
+            name = (self.name or self.benchmark).replace("-", "_")
+            file = _csv_file(Path(output_path, f"{name}_evaluation_results.csv"))
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
         of_languages: dict[str, float] = {}
@@ -333,10 +343,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             for metric, value in values.items():
                 of_languages[f"{code}_{metric}"] = value
 
-        if output_path is not None:
-            row = {"epoch": epoch, "steps": steps, **averages, **of_languages}
-            name = (self.name or self.benchmark).replace("-", "_")
-            _append_row(Path(output_path, f"{name}_evaluation_results.csv"), row)
+        if file is not None:
+            _append_row(file, {"epoch": epoch, "steps": steps, **averages, **of_languages})
         card = self.prefix_name_to_metrics(on_card, self.name)
         self.store_metrics_in_model_card_data(model, card, epoch, steps)
         # A dict of its own: the host keeps the one of the card.
@@ -357,20 +365,54 @@ def _calibrated(
     return vectors
 
 
+def _csv_file(first: Path) -> Path:
+    """This file, or the first one beside it that is new, or as `_append_row` writes it."""
+    first.parent.mkdir(parents=True, exist_ok=True)
+    file = first
+    number = 1
+    while not _is_new_or_ours(file):
+        number += 1
+        file = first.with_stem(f"{first.stem}_{number}")
+    if file != first:
+        _logger.warning("%s is not as it was written: the scores go to %s", first, file.name)
+    return file
+
+
+def _is_new_or_ours(file: Path) -> bool:
+    is_there = file.exists() or file.is_symlink()
+    return not is_there or _read_rows(file) is not None
+
+
 def _append_row(file: Path, row: Mapping[str, object]) -> None:
     """Append a row to a CSV file, which is made if it is not there.
 
     Where the file lacks a column of the row, it is written anew with that column, which is empty
     in the rows before.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[Mapping[str, object]] = []
-    if file.is_file():
-        with open(file, newline="", encoding="utf-8") as source:
-            rows += csv.DictReader(source)
-    rows.append(row)
-    names = dict.fromkeys(name for each in rows for name in each)
-    with atomic_file(file) as part, open(part, "w", newline="", encoding="utf-8") as target:
-        writer = csv.DictWriter(target, list(names))
-        writer.writeheader()
-        writer.writerows(rows)
+    rows = _read_rows(file) or []
+    content = _as_csv([*rows, row])
+    with atomic_file(file) as part:
+        part.write_bytes(content.encode())
+
+
+def _read_rows(file: Path) -> list[dict[str, object]] | None:
+    """The rows of a CSV file; None unless it is, to the last byte, as `_as_csv` writes them."""
+    try:
+        text = file.read_bytes().decode()
+        header, *lines = csv.reader(StringIO(text, newline=""))
+        rows: list[dict[str, object]] = [dict(zip(header, line, strict=True)) for line in lines]
+    except (OSError, ValueError, csv.Error):
+        return None
+    is_ours = header[:2] == _FIRST_COLUMNS and _as_csv(rows) == text
+    return rows if is_ours else None
+
+
+def _as_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    names: dict[str, None] = {}
+    for row in rows:
+        names.update(dict.fromkeys(row))
+    text = StringIO(newline="")
+    writer = csv.DictWriter(text, list(names))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -19,6 +19,7 @@ from st_xlret.encoding import task_languages
 from st_xlret.hub.texts import LICENSES, PAPERS, QUESTION, STEPS
 from st_xlret.hub.usage import example_answers, language_snippet
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.secrets import without_secrets
 
 _NAME = re.compile(r"(?!.*(--|\.\.))\w[\w.-]*(/[\w.-]+)?")
 # What a card may state of its model, and the form of each value.
@@ -276,7 +277,7 @@ def _as_code(sources: Iterable[str]) -> str:
     """The last names of sources as code, in which neither HTML nor Markdown sees anything."""
     names = []
     for source in sources:
-        plain = Path(source).name.replace("`", "'")
+        plain = Path(without_secrets(str(source))).name.replace("`", "'")
         names.append(f"`{' '.join(plain.split())}`")
     return ", ".join(names)
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,55 @@ def test_the_csv_file_of_a_training_keeps_each_figure_under_its_name(
     assert [row["steps"] for row in rows] == ["0", "1", "2"]
     assert [row["fr_mrr_at_100"] for row in rows] == ["1.0", "", "1.0"]
     assert [row["en_mrr_at_100"] for row in rows] == ["", "1.0", "1.0"]
+
+
+SCORES = "retrieval_evaluation_results.csv"
+EDITS: dict[str, Callable[[bytes], bytes]] = {
+    "a comment above": lambda content: b"# of Monday\r\n" + content,
+    "a comment with as many cells": lambda content: b"#" + b",x" * 50 + b"\r\n" + content,
+    "a comment below": lambda content: content + b"# of Monday\r\n",
+    "two columns of one name": lambda content: content.replace(b"steps,", b"epoch,"),
+    "another column first": lambda content: content.replace(b"epoch,", b"run,"),
+    "a byte-order mark": lambda content: b"\xef\xbb\xbf" + content,
+    "Latin-1": lambda content: content.replace(b"epoch,", b"\xe9poque,"),
+    "semicolons": lambda content: content.replace(b",", b";"),
+    "quotes": lambda content: content.replace(b"epoch", b'"epoch"'),
+    "line ends": lambda content: content.replace(b"\r\n", b"\n"),
+    "a cut": lambda content: content[:-9],
+    "nothing": lambda content: b"",
+    "UTF-16": lambda content: content.decode().encode("utf-16"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_csv_file_that_somebody_has_edited_stays_as_it_is(
+    edit: Callable[[bytes], bytes],
+    natural_pool: Path,
+    static_model: SentenceTransformer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    evaluator = RetrievalEvaluator.from_directory(natural_pool)
+    evaluator(static_model, output_path=str(tmp_path), steps=0)
+    file = tmp_path / SCORES
+    edited = edit(file.read_bytes())
+    file.write_bytes(edited)
+    for steps in (1, 2):
+        evaluator(static_model, output_path=str(tmp_path), steps=steps)
+    assert file.read_bytes() == edited
+    assert f"{SCORES} is not as it was written" in caplog.text
+    with open(tmp_path / "retrieval_evaluation_results_2.csv", encoding="utf-8", newline="") as own:
+        assert [row["steps"] for row in csv.DictReader(own)] == ["1", "2"]
+
+
+def test_a_column_that_somebody_has_added_keeps_its_values(
+    natural_pool: Path, static_model: SentenceTransformer, tmp_path: Path
+) -> None:
+    evaluator = RetrievalEvaluator.from_directory(natural_pool)
+    evaluator(static_model, output_path=str(tmp_path), steps=0)
+    file = tmp_path / SCORES
+    header, row = file.read_text(encoding="utf-8").splitlines()
+    file.write_bytes(f"{header},note\r\n{row},good\r\n".encode())
+    evaluator(static_model, output_path=str(tmp_path), steps=1)
+    with open(file, encoding="utf-8", newline="") as rows:
+        assert [row["note"] for row in csv.DictReader(rows)] == ["good", ""]
