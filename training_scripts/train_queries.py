@@ -28,7 +28,9 @@ from sentence_transformers.base.modules import Router, Transformer
 
 from st_xlret import CrossLingualTrainer, SimilarityDistillationLoss
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
-from st_xlret.calibration import embed_by_language
+from st_xlret.calibration.embedding import RoleEncoder
+from st_xlret.columns import Role
+from st_xlret.encoding import role_prompt
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
@@ -118,10 +120,7 @@ def place_loss(
     model: SentenceTransformer, goals: dict[str, list[str]], run: Run
 ) -> SimilarityDistillationLoss:
     """Each query is to have the place, and the neighbours, of its translation."""
-    vectors = embed_by_language(
-        model, goals, role="query", precision=run.args.precision, show_progress_bar=True
-    )
-    teacher = torch.cat(list(vectors.values()))
+    (teacher,) = role_encoder(model, run).embed(goals, "query").values()
     options = run.loss_arguments("query", batches=similar_lengths(model))
     return SimilarityDistillationLoss(model, teacher, **options)
 
@@ -133,11 +132,9 @@ def ranking_loss(
     run: Run,
 ) -> SimilarityDistillationLoss:
     """Each query is to rank the documents as its calibrated vector does."""
-    precision = run.args.precision
-    vectors = embed_by_language(
-        model, documents, role="document", precision=precision, show_progress_bar=True
-    )
-    teacher = calibrated_queries(model, questions, vectors, precision)
+    encoder = role_encoder(model, run)
+    vectors = encoder.embed(documents, "document")
+    teacher = calibrated_queries(encoder, questions, vectors)
     options = run.loss_arguments(
         "query",
         documents=torch.cat(list(vectors.values())),
@@ -146,6 +143,15 @@ def ranking_loss(
         batches=similar_lengths(model),
     )
     return SimilarityDistillationLoss(model, teacher, **options)
+
+
+def role_encoder(model: SentenceTransformer, run: Run) -> RoleEncoder:
+    """Embeds queries and documents as the encoder does before training."""
+    prompts: dict[Role, str] = {
+        "query": role_prompt(model, "query"),
+        "document": role_prompt(model, "document"),
+    }
+    return RoleEncoder(model, prompts, precision=run.args.precision)
 
 
 def similar_lengths(model: SentenceTransformer) -> BatchFactory:

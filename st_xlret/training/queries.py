@@ -1,22 +1,24 @@
 """What an encoder of queries learns from: translations, or questions and documents to rank."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration import embed_by_language, sample_questions, sample_texts
-from st_xlret.calibration.panels import panel_paragraphs, weak_language_phrases
+from st_xlret.calibration import sample_questions, sample_texts
+from st_xlret.calibration.embedding import RoleEncoder
+from st_xlret.calibration.panels import embed_weak_languages, fit_one_language
 from st_xlret.calibration.vectors import VectorCalibration
-from st_xlret.columns import Role
+from st_xlret.data.documents import Unit
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.options import option
 from st_xlret.training.data import PairOptions
 
-_ENOUGH = 5  # queries of a language, for a map of their own
+_ENOUGH = 5  # queries of a language that join the map of queries
+_FEWEST_TEXTS = 10  # of a language, for its mean
+_KEPT_MEAN = 0.2  # less than a search by the map alone keeps: the student then finds more
 
 
 @dataclass
@@ -27,6 +29,11 @@ class QueryOptions:
 
     documents: list[str] = option(
         [], "What is searched: JSON lines, folders of them, or a folder in BEIR's layout."
+    )
+    unit: str = option(
+        "document",
+        "What is ranked of documents: take what you search; text: a line or an element.",
+        ["sentence", "text", "document"],
     )
     queries: list[str] = option(
         [], "Questions without labels: JSON lines, text files, a folder in BEIR's layout."
@@ -68,8 +75,9 @@ class QueryOptions:
             self.documents,
             languages=self.languages,
             texts_per_language=self.documents_per_language,
-            min_texts=50,
+            min_texts=_FEWEST_TEXTS,
             min_languages=1,
+            unit=cast("Unit", self.unit),  # one of its choices
             seed=seed,
         )
         return {language: sample.texts for language, sample in drawn.items()}
@@ -101,33 +109,21 @@ def numbered_queries(queries: dict[str, list[str]]) -> Dataset:
 
 
 def calibrated_queries(
-    model: SentenceTransformer,
-    queries: dict[str, list[str]],
-    documents: dict[str, Tensor],
-    precision: str,
+    encoder: RoleEncoder, queries: dict[str, list[str]], documents: dict[str, Tensor]
 ) -> Tensor:
-    """The vectors (n, d) of queries as `st-xlret calibrate --queries_only` maps them.
-
-    It keeps less of the mean than a search by the map alone does: its student then finds more.
-    """
-
-    def embed(texts: dict[str, list[str]], role: Role = "query") -> dict[str, Tensor]:
-        return embed_by_language(
-            model, texts, role=role, precision=precision, show_progress_bar=True
-        )
-
-    vectors = embed(queries)
-    phrases = embed(weak_language_phrases())
+    """The vectors (n, d) of queries as `st-xlret calibrate --queries_only` maps them."""
+    vectors = encoder.embed(queries, "query")
     joining = {language: rows for language, rows in vectors.items() if len(rows) >= _ENOUGH}
     if len(documents) == 1:
-        documents = {**embed(panel_paragraphs(), "document"), **documents}
-    calibration = VectorCalibration.fit(
-        documents,
-        queries=joining or None,
-        phrases={"mul": torch.cat(list(phrases.values()))},
-        queries_only=True,
-        keep_mean=0.2,
-        min_texts=min(len(rows) for rows in documents.values()),
-    )
+        calibration = fit_one_language(encoder, documents, joining or None, keep_mean=_KEPT_MEAN)
+    else:
+        calibration = VectorCalibration.fit(
+            documents,
+            queries=joining or None,
+            phrases=embed_weak_languages(encoder),
+            queries_only=True,
+            keep_mean=_KEPT_MEAN,
+            min_texts=_FEWEST_TEXTS,
+        )
     everything = torch.cat(list(vectors.values()))
     return torch.from_numpy(calibration.transform(everything, "query"))

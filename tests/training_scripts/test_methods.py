@@ -19,7 +19,7 @@ from st_xlret.batches import LengthGroupedBatches, Rows
 from st_xlret.columns import column_role
 from st_xlret.modules import ContextualEncoder
 from tests import tiny
-from tests.data.files import write_jsonl, write_text
+from tests.data.files import write_text
 from tests.training_scripts.scripts import WORDS, Runner, translations
 
 SCORE = "pairs_average_accuracy"
@@ -241,32 +241,6 @@ def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: 
 
     assert distance(model, "fr") < 0.2 * distance(raw, "fr")
     assert distance(model, "en") < 0.01
-
-
-def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None:
-    raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
-    results = train(
-        "queries",
-        "--no_freeze_embeddings --learning_rate 5e-3 --max_steps 120 --keep_trained 1",
-        "--save_strategy no --evaluation_pairs 12 --documents --pairs",
-        train.data / "pairs.jsonl",
-    )
-
-    assert results["held_out_before"][SCORE] < 0.3
-    assert results["held_out"][SCORE] > 0.5
-    first = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu")
-    assert (raw.encode_document(["sun"]) == first.encode_document(["sun"])).all()
-
-    # Then from questions without labels, which go on from there.
-    questions = [{"language": "fr", "text": text} for text in WORDS["fr"]]
-    log = write_jsonl(tmp_path / "log.jsonl", questions)
-    start = tmp_path / "run" / "model"
-    results = train("queries", "--model", start, "--max_steps 4 --queries", log, output="second")
-
-    assert results["queries"] == 12
-    second = SentenceTransformer(str(tmp_path / "second" / "model"), device="cpu")
-    assert (first.encode_query(["soleil"]) != second.encode_query(["soleil"])).any()
-    assert (raw.encode_document(["sun"]) == second.encode_document(["sun"])).all()
 
 
 def test_a_static_encoder_is_aligned_in_batches_of_rows(train: Runner, tmp_path: Path) -> None:
