@@ -6,9 +6,11 @@ A page has `<!-- table: benchmarks -->` where the table is to stand.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from st_xlret import losses as all_losses
+from st_xlret.columns import Layout
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.losses import CrossLingualLoss
 from st_xlret.stores.registry import STORES
@@ -45,7 +47,31 @@ def losses() -> str:
     return markdown_table(["loss", "trained on", "equation"], rows, left=3)
 
 
-def code_list(names: tuple[str, ...]) -> str:
+def columns() -> str:
+    """What each loss reads: a row for each of the ways in which it takes texts."""
+    rows = []
+    for name, loss in loss_classes().items():
+        for layout in loss.layouts:
+            optional = [kind for kind in layout.reads if kind not in layout.needs]
+            rows.append(
+                [f"`{name}`", texts_of(layout), code_list(layout.needs), code_list(optional)]
+            )
+    return markdown_table(["loss", "columns of texts", "needed beside", "also read"], rows, left=4)
+
+
+def texts_of(layout: Layout) -> str:
+    """The columns of texts in words."""
+    if layout.texts == 0:
+        return "`sentence_0`, `sentence_1` and so on"
+    number = {1: "one", 2: "two"}[layout.texts]
+    if layout.further is None:
+        return number
+    if layout.most_further == 1:
+        return f"{number}, and at most one `{layout.further}`"
+    return f"{number}, and any number of `{layout.further}_1` and so on"
+
+
+def code_list(names: Sequence[str]) -> str:
     """Names as code, with commas between them."""
     return ", ".join(f"`{name}`" for name in names)
 
@@ -68,6 +94,7 @@ def mapped_copies() -> str:
 TABLES = {
     "benchmarks": benchmarks,
     "losses": losses,
+    "columns": columns,
     "stores": stores,
     "mapped copies": mapped_copies,
 }

@@ -17,6 +17,21 @@ from st_xlret.losses.embedding import embed_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 
 
+def ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
+    """Sentences of documents; or windows, in which integer labels may be the languages."""
+    language: tuple[Kind, ...] = ()
+    if needs_language:
+        language = ("language",)
+    sentences = Layout(
+        texts=1,
+        needs=("document", *language),
+        reads=("language", "position"),
+        leaves_out=BESIDE_ONE_TEXT,
+    )
+    windows = Layout(texts=2, needs=language, label_is="language")
+    return sentences, windows
+
+
 class CCPLoss(CrossLingualLoss):
     """Contrastive context prediction, from documents alone (CCP, Wu et al. 2022, Algorithm 1).
 
@@ -64,6 +79,7 @@ class CCPLoss(CrossLingualLoss):
     equation = staticmethod(contrastive_context_loss)
     paper = "CCP, Algorithm 1"
     citation = CITATIONS["wu2022ccp"]
+    layouts = ccp_layouts(needs_language=True)
     default_batches = Windows
     takes = (
         "sentences with 'document' and 'language', "
@@ -215,21 +231,6 @@ class CCPLoss(CrossLingualLoss):
             options["bank_size"] = self.bank.size
             options["bank_scope"] = self.bank.scope
         return options
-
-
-def ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
-    """Sentences of documents; or windows, in which integer labels may be the languages."""
-    language: tuple[Kind, ...] = ()
-    if needs_language:
-        language = ("language",)
-    sentences = Layout(
-        texts=1,
-        needs=("document", *language),
-        reads=("language", "position"),
-        leaves_out=BESIDE_ONE_TEXT,
-    )
-    windows = Layout(texts=2, needs=language, label_is="language")
-    return sentences, windows
 
 
 def with_language(tags: Tags, centres: Tensor) -> Tags:

@@ -21,6 +21,17 @@ from st_xlret.losses.sentences import Sentences, arrange_blocks, gather_sentence
 from st_xlret.modules import DocumentEncoder, ProjectionHead
 
 
+def msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
+    """Sentences of documents; or blocks, in which integer labels may be the documents."""
+    needs: tuple[Kind, ...] = ("document", "position")
+    if needs_language:
+        needs = (*needs, "language")
+    return (
+        Layout(1, needs=needs, leaves_out=BESIDE_ONE_TEXT),
+        Layout(0, reads=("language", "document"), label_is="document"),
+    )
+
+
 class MSMLoss(CrossLingualLoss):
     """Masked sentence prediction, from documents alone (MSM, Zhang et al. 2023, section 3.2).
 
@@ -74,6 +85,7 @@ class MSMLoss(CrossLingualLoss):
     equation = staticmethod(masked_sentence_loss)
     paper = "MSM, Eq. 1-2"
     citation = CITATIONS["zhang2023modeling"]
+    layouts = msm_layouts(needs_language=True)
     default_batches = Blocks
     takes = (
         "sentences with 'document', 'position' and 'language', "
@@ -309,14 +321,3 @@ class MSMLoss(CrossLingualLoss):
         if self.mlm is not None:
             options["mlm"] = self.mlm.get_config_dict()
         return options
-
-
-def msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
-    """Sentences of documents; or blocks, in which integer labels may be the documents."""
-    needs: tuple[Kind, ...] = ("document", "position")
-    if needs_language:
-        needs = (*needs, "language")
-    return (
-        Layout(1, needs=needs, leaves_out=BESIDE_ONE_TEXT),
-        Layout(0, reads=("language", "document"), label_is="document"),
-    )

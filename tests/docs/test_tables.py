@@ -7,9 +7,18 @@ from st_xlret.evaluation import BENCHMARKS
 from st_xlret.stores.registry import STORES
 from tests.conftest import REPOSITORY
 
+
+def losses_by_layout() -> list[str]:
+    names = []
+    for name, loss in loss_classes().items():
+        names += [name] * len(loss.layouts)
+    return names
+
+
 LISTED = {
     "benchmarks": BENCHMARKS,
     "losses": loss_classes(),
+    "columns": losses_by_layout(),
     "stores": [kind.example for kind in STORES],
     "mapped copies": [kind.name for kind in STORES],
 }

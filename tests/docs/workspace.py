@@ -59,9 +59,11 @@ def write_data(folder: Path) -> None:
     write_published_formats(folder)
     write_dictionaries(folder)
     write_tatoeba(folder / "LASER" / "data" / "tatoeba" / "v1")
-    for name in ("xquad-r", "benchmarks/lareqa"):
+    for name in ("xquad-r", "benchmarks/lareqa", "my-collection"):
         texts = {code: sentences_of(code, 6, 13) for code in ("en", "fr", "de", "sw")}
         multilingual_pool(folder / name, texts)
+    judgements = folder / "my-collection" / "qrels"
+    (judgements / "test.tsv").rename(judgements / "train.tsv")
 
 
 def documents() -> list[dict[str, Any]]:
