@@ -108,13 +108,9 @@ class _Mapping:
         self, codes: NDArray[np.object_], is_usable: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
         """Whether there is a map of a row's language; usable rows without one are counted."""
-        known = self._calibration.languages
-        has_map = np.ones(len(codes), bool)
-        for code in sorted(set(codes[is_usable].tolist()) - set(known)):
-            is_of_code = codes == code
-            lost = int((is_usable & is_of_code).sum())
-            self.left_out[f"in {code}, for which there is no map"] += lost
-            has_map &= ~is_of_code
+        has_map = np.isin(codes, self._calibration.languages)
+        for code in sorted(codes[is_usable & ~has_map]):
+            self.left_out[f"in {code}, for which there is no map"] += 1
         return has_map
 
     def _map_rows(

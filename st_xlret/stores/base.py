@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.languages import LanguageIdentifier, check_languages, unread_label_field
-from st_xlret.stores.batches import Matrix, nullable_vector_column
+from st_xlret.stores.batches import Matrix, vector_matrix
 from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.reruns import WrittenRows
@@ -93,12 +93,12 @@ class Store(AbstractContextManager["Store"]):
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)
 
-    def vector_column(self, ids: Iterable[Any], vectors: Sequence[Any]) -> pa.FixedSizeListArray:
-        """Vectors as a database gives them, or None, as a column of a batch."""
+    def matrix(self, ids: Iterable[Any], vectors: Sequence[Any]) -> Matrix:
+        """Vectors as a database gives them, or None, (n, d), with NaN in rows that have none."""
         for name, vector in zip(ids, vectors, strict=True):
             if vector is not None and len(vector) != self.dimension:
                 raise self.wrong_length(name, len(vector))
-        return nullable_vector_column(vectors, self.dimension)
+        return vector_matrix(vectors, self.dimension)
 
     def wrong_length(self, name: Any, length: int) -> ValueError:
         """The error of a row whose vector has another length than the first one."""
@@ -113,7 +113,7 @@ class Store(AbstractContextManager["Store"]):
         left_out: Counter[str],
         *,
         needs_language: bool = True,
-        drawn: NDArray[np.bool_] | None = None,
+        drawn: NDArray[np.bool_] | bool = True,
     ) -> CheckedRows:
         """The rows of a batch, as they can be used.
 
@@ -121,8 +121,6 @@ class Store(AbstractContextManager["Store"]):
         that of its text, if it is `drawn`, (n,), by default all are, and a text field is named.
         Where no language is needed, labels that are no codes stay.
         """
-        if drawn is None:
-            drawn = np.ones(batch.num_rows, bool)
         identify = None if self.fields.text is None else self._identify_language
         return check_rows(
             batch, left_out, needs_language=needs_language, drawn=drawn, identify=identify

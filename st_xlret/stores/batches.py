@@ -43,11 +43,7 @@ def _as_text(value: Any) -> str | None:
 
 def batch_vectors(batch: pa.RecordBatch) -> Matrix:
     """The vectors of a batch, (n, d), with NaN in rows that have none."""
-    return column_vectors(batch.column("vector"))
-
-
-def column_vectors(column: pa.FixedSizeListArray) -> Matrix:
-    """The vectors of a column, (n, d), with NaN in rows that have none."""
+    column = batch.column("vector")
     width = column.type.list_size
     numbers = column.values.slice(column.offset * width, len(column) * width)
     rows: Matrix = numbers.to_numpy(zero_copy_only=False).reshape(len(column), width)
@@ -65,12 +61,13 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(numbers, vectors.shape[1], mask=mask)
 
 
-def nullable_vector_column(vectors: Sequence[Any], dimension: int) -> pa.FixedSizeListArray:
-    """Vectors as a database gives them, or None, as an Arrow column."""
-    missing = [np.nan] * dimension
-    filled = [missing if vector is None else vector for vector in vectors]
-    rows = np.array(filled, np.float32)
-    return vector_column(rows.reshape(len(vectors), dimension))
+def vector_matrix(vectors: Sequence[Any], dimension: int) -> Matrix:
+    """Vectors as a database gives them, or None, (n, d), with NaN in rows that have none."""
+    rows = np.full((len(vectors), dimension), np.nan, np.float32)
+    for row, vector in enumerate(vectors):
+        if vector is not None:
+            rows[row] = vector
+    return rows
 
 
 def first_vector_length(vectors: Iterable[Any]) -> int:

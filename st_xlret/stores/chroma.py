@@ -1,11 +1,11 @@
 """Vectors in Chroma."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import compress
-from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -16,10 +16,10 @@ from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
-    column_vectors,
     first_vector_length,
     make_batch,
-    nullable_vector_column,
+    vector_column,
+    vector_matrix,
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
@@ -122,8 +122,7 @@ class ChromaStore(Store):
         """The mapped vectors that some entries have, (n, d), NaN for none."""
         copies = self._ask(mapped.get, ids=ids, include=["embeddings"])
         vector_of = dict(zip(copies["ids"], copies["embeddings"], strict=True))
-        vectors = [vector_of.get(name) for name in ids]
-        return column_vectors(nullable_vector_column(vectors, self.dimension))
+        return vector_matrix([vector_of.get(name) for name in ids], self.dimension)
 
     def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
         ids = copies["ids"]
@@ -153,7 +152,7 @@ class ChromaStore(Store):
                 yield entries
 
     def _as_batch(self, entries: Mapping[str, Any]) -> pa.RecordBatch:
-        vectors = self.vector_column(entries["ids"], entries["embeddings"])
+        vectors = vector_column(self.matrix(entries["ids"], entries["embeddings"]))
         beside: dict[str, Any] = dict(self.fields.columns_of_payloads(entries["metadatas"]))
         if not self.fields.text:
             beside["text"] = entries["documents"]
@@ -174,29 +173,20 @@ class ChromaStore(Store):
         return _answer_within(_ANSWER, partial(function, *values, **named))
 
 
-class _Answer(NamedTuple):
-    value: object = None
-    error: BaseException | None = None
-
-
 def _answer_within(seconds: float, ask: Callable[[], Any]) -> Any:
     """What `ask` gives or raises; a `TimeoutError` if that takes longer.
 
     It runs in a thread that keeps nobody from ending the program.
     """
-    answers: SimpleQueue[_Answer] = SimpleQueue()
+    answer: Future[Any] = Future()
 
     def run() -> None:
         try:
-            answers.put(_Answer(ask()))
+            answer.set_result(ask())
         except BaseException as error:
-            answers.put(_Answer(error=error))
+            answer.set_exception(error)
 
     Thread(target=run, daemon=True).start()
-    try:
-        answer = answers.get(timeout=seconds)
-    except Empty:
-        raise TimeoutError(f"the server has not answered for {seconds:g} s") from None
-    if answer.error is not None:
-        raise answer.error
-    return answer.value
+    if not wait([answer], seconds).done:
+        raise TimeoutError(f"the server has not answered for {seconds:g} s")
+    return answer.result()

@@ -33,10 +33,7 @@ def model_name_in(settings: Mapping[str, Any]) -> str | None:
     for key in ("model_name", "model", "name"):
         name = settings.get(key)
         if isinstance(name, str):
-            return _fit_for_pages(name) or None
+            # Without what would break a page that shows it.
+            shown = (letter for letter in name if letter.isprintable() and letter not in "`<>")
+            return "".join(shown) or None
     return None
-
-
-def _fit_for_pages(name: str) -> str:
-    """A name without what would break a page that shows it."""
-    return "".join(letter for letter in name if letter.isprintable() and letter not in "`<>")

@@ -27,8 +27,8 @@ class Fields:
 
     def named_for(self, what: str) -> str | None:
         """The field that the user has named for one of `USUAL_FIELDS`."""
-        named = {"language": self.language, "text": self.text, "group": self.group}
-        return named.get(what)
+        named: str | None = getattr(self, what, None)
+        return named
 
     def paths(self, what: str) -> tuple[str, ...]:
         """The field that the user has named for one of `USUAL_FIELDS`, or the usual ones."""

@@ -1,10 +1,11 @@
 """Vectors in PostgreSQL with pgvector."""
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,9 @@ from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
-    column_vectors,
     first_vector_length,
     make_batch,
+    vector_column,
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
@@ -53,7 +54,9 @@ _OTHER_LENGTH = """
 SELECT {key}::text, vector_dims({column}) FROM {table}
 WHERE {column} IS NOT NULL AND vector_dims({column}) <> %s LIMIT 1
 """
-_FIRST_ROWS = "SELECT {columns} FROM {{table}} LIMIT 50"
+_FIRST_ROWS = """
+SELECT to_jsonb(first) FROM (SELECT * FROM {table} LIMIT 50) AS first
+"""
 # Of the table and its partitions: enabled triggers of an update of the column, and rules.
 _TRIGGERS = """
 WITH relations AS (
@@ -128,15 +131,15 @@ class PostgresStore(Store):
             )
             pgvector.register_vector(self.connection)
             named = self.table.as_string(self.connection)
-            ((oid,),) = self._fetch("SELECT %s::regclass::oid", named)
+            ((oid,),) = self._fetch("SELECT %s::regclass::oid", [named])
             self.oid = oid
             self.columns = {}
-            for name, kind, comment in self._fetch(_COLUMNS, oid):
+            for name, kind, comment in self._fetch(_COLUMNS, [oid]):
                 self.columns[name] = (kind, comment or "")
-            keys = [name for (name,) in self._fetch(_KEYS, oid)]
-            classes = [name for (name,) in self._fetch(_OPERATOR_CLASSES, oid, self.name_in_store)]
-            has_heirs = bool(self._fetch(_HEIRS, oid))
-            ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", oid)
+            keys = [name for (name,) in self._fetch(_KEYS, [oid])]
+            classes = self._fetch(_OPERATOR_CLASSES, [oid, self.name_in_store])
+            has_heirs = bool(self._fetch(_HEIRS, [oid]))
+            ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", [oid])
         if has_policies:
             warnings.warn(
                 f"{self.name}: what row policies hide from this user is not read, nor counted",
@@ -173,16 +176,14 @@ class PostgresStore(Store):
         self.key = keys[0]
         self.key_type, _ = self.columns[self.key]
 
-    def _metric_of_indexes(self, classes: Sequence[str]) -> Metric | None:
+    def _metric_of_indexes(self, classes: Sequence[tuple[str]]) -> Metric | None:
         """The metric of the column's indexes, from the names of their operator classes.
 
         Of several, one that maps keep is taken.
         """
         metrics = []
-        for name in classes:
-            kind, *rest = name.split("_")
-            if kind in ("vector", "halfvec") and len(rest) == 2:  # such as vector_cosine_ops
-                metrics.append(rest[0])
+        for (name,) in classes:
+            metrics += re.findall(r"^(?:vector|halfvec)_([^_]+)_[^_]+$", name)  # vector_cosine_ops
         kept = [name for name in metrics if name in METRICS]
         return metric_of(next(iter(kept or metrics), None), self.name)
 
@@ -206,16 +207,12 @@ class PostgresStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their keys, by their keys."""
-        for rows in self._select(texts):
-            yield rows.batch
+        for batch, _ in self._select(texts):
+            yield batch
 
     def first_rows(self) -> list[Mapping[str, Any]]:
-        """The columns of the first rows, as text."""
-        names = [name for name in self.columns if name != self.name_in_store]
-        named = {f"column_{place}": self.sql.Identifier(name) for place, name in enumerate(names)}
-        columns = ", ".join(f"{{{place}}}::text" for place in named)
-        rows = self._fetch(self._format(_FIRST_ROWS.format(columns=columns), **named))
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        """The columns of the first rows."""
+        return [row for (row,) in self._fetch(self._format(_FIRST_ROWS))]
 
     def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """A new column of the same table and type; a row without a vector has null in it."""
@@ -231,15 +228,15 @@ class PostgresStore(Store):
             self._refuse_other_lengths()
             if not is_taken:
                 self._add_column(new, comment)
-            for rows in self._select(self.fields.text is not None, new):
-                self._write_rows(new, change(rows.batch), rows.there, written)
+            for batch, there in self._select(self.fields.text is not None, new):
+                self._write_rows(new, change(batch), there, written)
         return written
 
     def _refuse_triggers(self, into: str) -> None:
         """Refuse a table of which an update does more than what it says."""
         names = []
         ways_out = []
-        for table, kind, name in self._fetch_named(_TRIGGERS, {"table": self.oid, "column": into}):
+        for table, kind, name in self._fetch(_TRIGGERS, {"table": self.oid, "column": into}):
             quoted = self.sql.Identifier(name).as_string(self.connection)
             names.append(name)
             ways_out.append(f"ALTER TABLE {table} DISABLE {kind} {quoted}")
@@ -252,7 +249,7 @@ class PostgresStore(Store):
 
     def _refuse_other_lengths(self) -> None:
         """Refuse a column whose vectors differ in length, before anything is written."""
-        for key, length in self._fetch(self._format(_OTHER_LENGTH), self.dimension):
+        for key, length in self._fetch(self._format(_OTHER_LENGTH), [self.dimension]):
             raise self.wrong_length(key, length)
 
     def _write_rows(
@@ -266,15 +263,12 @@ class PostgresStore(Store):
             written.gone += self._update_column(new, batch.filter(pa.array(is_written)))
 
     def _add_column(self, new: Any, comment: str) -> None:
-        add = _ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})")
-        commands = [
-            self._format(add, new=new),
-            self._format(_ADD_COMMENT, new=new, text=self.sql.Literal(comment)),
-        ]
+        add = self._format(_ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})"), new=new)
+        add_comment = self._format(_ADD_COMMENT, new=new, text=self.sql.Literal(comment))
 
         def run(cursor: Any) -> None:
-            for command in commands:
-                cursor.execute(command, ())
+            cursor.execute(add, ())
+            cursor.execute(add_comment, ())
 
         self._run_briefly(run)
 
@@ -302,8 +296,8 @@ class PostgresStore(Store):
         """Close the connection."""
         self.connection.close()
 
-    def _select(self, texts: bool, new: Any = None) -> Iterator["_Rows"]:
-        """The rows in the order of their keys, with what is in a new column."""
+    def _select(self, texts: bool, new: Any = None) -> Iterator[tuple[pa.RecordBatch, Matrix]]:
+        """The rows in the order of their keys, and the vectors in a new column, NaN for none."""
         beside = list(self.beside) if texts else ["language"]
         columns = ["{column}", "{new}", *(f"{{{what}}}::text" for what in beside)]
         names = {"new": self.sql.SQL("NULL") if new is None else new, **self.beside}
@@ -314,12 +308,16 @@ class PostgresStore(Store):
             if not rows:
                 return
             keys, vectors, mapped, *others = zip(*rows, strict=True)
-            column = self.vector_column(keys, [_numbers_of(vector) for vector in vectors])
-            there = self.vector_column(keys, [_numbers_of(vector) for vector in mapped])
+            column = vector_column(self._numbers_in(keys, vectors))
             batch = make_batch(keys, column, dict(zip(beside, others, strict=True)))
-            yield _Rows(batch, column_vectors(there))
+            yield batch, self._numbers_in(keys, mapped)
             names["last"] = self.sql.Literal(keys[-1])
             condition = f"{{key}} > {{last}}::{self.key_type}"
+
+    def _numbers_in(self, keys: Sequence[str], vectors: Sequence[Any]) -> Matrix:
+        """The vectors of pgvector, or None, (n, d), with NaN in rows that have none."""
+        numbers = [None if vector is None else vector.to_numpy() for vector in vectors]
+        return self.matrix(keys, numbers)
 
     def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
         """Write a batch as a whole, or not at all. Gives the number of rows that are gone."""
@@ -343,10 +341,7 @@ class PostgresStore(Store):
 
         return int(self._run_briefly(run))
 
-    def _fetch(self, query: Any, *values: Any) -> list[tuple[Any, ...]]:
-        return self._fetch_named(query, values)
-
-    def _fetch_named(self, query: Any, values: Any) -> list[tuple[Any, ...]]:
+    def _fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
         with self.connection.cursor(binary=True) as cursor:
             rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
         return rows
@@ -379,17 +374,6 @@ class PostgresStore(Store):
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
 
 
-class _Rows(NamedTuple):
-    """Rows of the table, and the vectors (n, d) in a new column, NaN for none."""
-
-    batch: pa.RecordBatch
-    there: Matrix
-
-
 def _as_kept(name: str) -> str:
     """A name as PostgreSQL keeps it, which cuts long ones wherever they stand."""
     return name.encode()[:_LONGEST_NAME].decode(errors="ignore")
-
-
-def _numbers_of(vector: Any) -> Any:
-    return None if vector is None else vector.to_numpy()

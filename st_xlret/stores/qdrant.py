@@ -1,7 +1,6 @@
 """Vectors in Qdrant."""
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ from st_xlret.stores.base import Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
-    column_vectors,
     make_batch,
-    nullable_vector_column,
+    vector_column,
+    vector_matrix,
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
@@ -108,7 +107,9 @@ class QdrantStore(Store):
                 f"{self.name} holds numbers from 0 to 255, and mapped ones would be 0: "
                 "map queries alone"
             )
-        target = _NewVector(self, into) if self.vector else _NewCollection(self, into)
+        target: _NewVector | _NewCollection = _NewCollection(self, into)
+        if self.vector:
+            target = _NewVector(self, into)
         rows = WrittenRows()
         mapped_points = 0
         with self.sanitize_errors():
@@ -121,13 +122,18 @@ class QdrantStore(Store):
         return rows
 
     def _write_records(
-        self, target: "_Target", records: Sequence[Any], mapped: Matrix, rows: WrittenRows
+        self,
+        target: "_NewVector | _NewCollection",
+        records: Sequence[Any],
+        mapped: Matrix,
+        rows: WrittenRows,
     ) -> None:
         """Write the mapped vectors of some records, where others are there or none."""
         compared = mapped
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
-        due = due_rows(compared, target.there(records), self.numbers)
+        there = vector_matrix(target.there(records), self.dimension)
+        due = due_rows(compared, there, self.numbers)
         rows.count(due)
         target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
@@ -161,7 +167,7 @@ class QdrantStore(Store):
         ids = [record.id for record in records]
         vectors = [_vector_of(record, self.vector) for record in records]
         beside = self.fields.columns_of_payloads([record.payload for record in records])
-        return make_batch(ids, self.vector_column(ids, vectors), beside)
+        return make_batch(ids, vector_column(self.matrix(ids, vectors)), beside)
 
 
 def _vector_of(record: Any, name: str) -> Any:
@@ -180,7 +186,7 @@ def _dense_vectors(parameters: Any) -> dict[str, Any]:
     return dense
 
 
-class _Target(ABC):
+class _Target:
     """Where mapped vectors go."""
 
     def __init__(self, store: QdrantStore, into: str) -> None:
@@ -188,33 +194,6 @@ class _Target(ABC):
         self.client = store.client
         self.models = store.models
         self.into = into
-
-    @abstractmethod
-    def make(self, mark: str) -> None:
-        """Make the place, if it is not there; refuse it if it bears another mark."""
-
-    @abstractmethod
-    def there(self, records: Sequence[Any]) -> Matrix:
-        """The mapped vectors that some records have, (n, d), NaN for none."""
-
-    @abstractmethod
-    def remove(self, ids: list[Any]) -> None:
-        """Remove the mapped vectors of points whose vector can no longer be mapped."""
-
-    @abstractmethod
-    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
-        """Write the mapped vectors of records."""
-
-    @abstractmethod
-    def counts(self, ids: list[Any]) -> tuple[int, int]:
-        """How many of these points are there, and how many have a mapped vector."""
-
-    @abstractmethod
-    def warn_of_others(self, count: int) -> None:
-        """Warn if there is more than this many mapped vectors of the store."""
-
-    def _nullable(self, vectors: Sequence[Any]) -> Matrix:
-        return column_vectors(nullable_vector_column(vectors, self.store.dimension))
 
     def _count(self, collection: str, *conditions: Any) -> int:
         only = self.models.Filter(must=list(conditions))
@@ -225,7 +204,7 @@ class _NewVector(_Target):
     """A named vector of the same points."""
 
     def make(self, mark: str) -> None:
-        """Make the vector like the one that is mapped."""
+        """Make the vector, like the one that is mapped, if it is not there with this mark."""
         client = self.client
         collection = self.store.collection
         # Others may have added vectors since the store was opened.
@@ -248,17 +227,17 @@ class _NewVector(_Target):
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
-    def there(self, records: Sequence[Any]) -> Matrix:
-        """The vectors of the same points."""
-        return self._nullable([_vector_of(record, self.into) for record in records])
+    def there(self, records: Sequence[Any]) -> list[Any]:
+        """The mapped vectors that some records have, None for none."""
+        return [_vector_of(record, self.into) for record in records]
 
     def remove(self, ids: list[Any]) -> None:
-        """Remove the vector from its points."""
+        """Remove the vector from points whose own can no longer be mapped."""
         if ids:
             self.client.delete_vectors(self.store.collection, [self.into], ids)
 
     def warn_of_others(self, count: int) -> None:
-        """There are no others: the points are those of the store."""
+        """There are none: the points are those of the store."""
 
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Add the vector to its points."""
@@ -273,20 +252,18 @@ class _NewVector(_Target):
                 raise
 
     def counts(self, ids: list[Any]) -> tuple[int, int]:
-        """The points may have been deleted meanwhile."""
+        """How many of these points are there still, and how many have the vector."""
         of_ids = self.models.HasIdCondition(has_id=ids)
-        stored = self._count(self.store.collection, of_ids, self._has_vector())
-        return self._count(self.store.collection, of_ids), stored
-
-    def _has_vector(self) -> Any:
-        return self.models.HasVectorCondition(has_vector=self.into)
+        has_vector = self.models.HasVectorCondition(has_vector=self.into)
+        present = self._count(self.store.collection, of_ids)
+        return present, self._count(self.store.collection, of_ids, has_vector)
 
 
 class _NewCollection(_Target):
     """A collection with the settings, payload and sparse vectors of the one that is mapped."""
 
     def make(self, mark: str) -> None:
-        """Make the collection."""
+        """Make the collection, if it is not there with this mark."""
         client = self.client
         is_taken = client.collection_exists(self.into)
         mark_there = None
@@ -313,12 +290,12 @@ class _NewCollection(_Target):
         for field, index in self.store.info.payload_schema.items():
             client.create_payload_index(self.into, field, index.params or index.data_type)
 
-    def there(self, records: Sequence[Any]) -> Matrix:
-        """The vectors of the copies."""
+    def there(self, records: Sequence[Any]) -> list[Any]:
+        """The vectors of the copies, None for none."""
         ids = [record.id for record in records]
         copies = self.client.retrieve(self.into, ids, with_payload=False, with_vectors=True)
         vector_of = {copy.id: _vector_of(copy, "") for copy in copies}
-        return self._nullable([vector_of.get(name) for name in ids])
+        return [vector_of.get(name) for name in ids]
 
     def remove(self, ids: list[Any]) -> None:
         """Remove nothing: a copy loses no point. Those that should go are counted at the end."""

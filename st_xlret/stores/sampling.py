@@ -37,7 +37,7 @@ def check_rows(
     left_out: Counter[str],
     *,
     needs_language: bool,
-    drawn: NDArray[np.bool_],
+    drawn: NDArray[np.bool_] | bool,
     identify: Callable[[str], str] | None,
 ) -> CheckedRows:
     """See `Store.check_rows`; `identify` is given where texts tell the language."""
