@@ -268,7 +268,7 @@ def test_texts_without_a_language_take_the_default_and_languages_without_a_map_a
     for code in ("sw", "zh-TW", "english"):
         with pytest.raises(ValueError, match=code):
             encode(mapped, TEXTS, ["en", *[code] * 4])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="5 texts and 2 languages"):
         encode(mapped, TEXTS, ["en", "fr"])
 
 

@@ -188,8 +188,8 @@ def test_labels_are_found_whatever_the_case_of_their_field(field: str) -> None:
     outer, _, inner = field.partition(".")
     record = {outer: {inner: "fra_Latn"} if inner else "fra_Latn", "text": "Il pleut."}
     assert languages.labelled_language(record) == "fr"
-    # The usual spelling counts before another one.
-    assert languages.labelled_language({"Language": "fr", "language": "de"}) == "de"
+    with pytest.raises(ValueError, match="'language' and 'Language' are names of one field"):
+        languages.labelled_language({"Language": "fr", "language": "de"})
     assert languages.labelled_language({"Language": "fr", "language": None}) == "fr"
     assert languages.labelled_language({"Source_Language": "fr"}, "source_language") == "fr"
     assert languages.labelled_language({" language ": "fr"}) == "fr"

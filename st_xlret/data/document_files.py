@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 from st_xlret.data import beir, reading
 from st_xlret.data.reading import BadLines, DataError
 from st_xlret.data.tables import read_tabbed_table, read_table
-from st_xlret.languages import LABEL_FIELDS, check_language
+from st_xlret.languages import LABEL_FIELDS, check_language, find_fields, several_names
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
 """Records with the numbers of their last lines."""
 Format: TypeAlias = Literal["jsonl", "json", "parquet", "tsv", "csv", "txt", "md"]
 
 TEXT_FIELDS = ("sentences", "text", "sentence", "content", "page_content")
+_FACTS = ("title", "id", "metadata")
 PARAGRAPHS = "paragraphs"
 """The field of the texts of text files."""
 FORMATS = (
@@ -134,10 +135,17 @@ def _table_records(
 
 def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: Path) -> None:
     """One of the columns would be lost."""
-    for name in (column, *TEXT_FIELDS, *LABEL_FIELDS):
-        count = names.count(str(name))
-        if count > 1:
-            raise DataError(f"{count} columns have the name {name!r}", file)
+    read = [*LABEL_FIELDS, *_FACTS]
+    if column is None:
+        read += TEXT_FIELDS
+    elif column not in names:
+        read.append(column)
+    for name in read:
+        alike = find_fields(names, [name])
+        if len(alike) > 1:
+            raise DataError(several_names(alike), file, 1)
+    if column is not None and names.count(column) > 1:
+        raise DataError(several_names([column, column]), file, 1)
 
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:

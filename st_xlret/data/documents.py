@@ -36,6 +36,8 @@ from st_xlret.languages import (
     find_fields,
     labelled_language,
     match_language,
+    metadata_of,
+    the_field,
     warn_of_unread_labels,
 )
 
@@ -242,7 +244,8 @@ class DocumentSources:
         value = record.get(field)
         if not isinstance(value, str | list):
             names = ", ".join(record) or "none"
-            raise ValueError(f"no text in the field {field!r}; the record has {names}")
+            found = f"{type(value).__name__} {value!r:.40}" if field in record else "no such field"
+            raise ValueError(f"no text in the field {field!r}: {found}; the record has {names}")
         code = match_language(self._language_of(record, value), self.languages)
         if code is None:
             return None, []
@@ -250,8 +253,11 @@ class DocumentSources:
 
     def _text_field(self, record: Mapping[str, Any]) -> str:
         """The first field that has a text, else the first that may have one."""
+        if self.column in record:
+            return str(self.column)
         fields = [self.column] if self.column else [PARAGRAPHS, *TEXT_FIELDS]
-        present = [name for name in find_fields(record, fields) if record[name] is not None]
+        named = [the_field(record, field) for field in fields]
+        present = [name for name in named if name is not None and record[name] is not None]
         for name in present:
             if record[name]:
                 return name
@@ -278,18 +284,23 @@ def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator
         if not isinstance(record, Mapping):
             yield line, record
         elif labels:
-            missing = {name: label for name, label in labels.items() if record.get(name) is None}
-            yield line, {**record, **missing}
+            yield line, _with_missing(record, labels)
         else:
             yield line, record
 
 
+def _with_missing(record: Mapping[str, Any], labels: Mapping[str, str | None]) -> dict[str, Any]:
+    labelled = dict(record)
+    for name, label in labels.items():
+        own_name = next(iter(find_fields(record, [name])), name)
+        if labelled.get(own_name) is None:
+            labelled[own_name] = label
+    return labelled
+
+
 def _name_of(record: Mapping[str, Any], place: str) -> str:
     """What tells a document from others: the name that it has, or its place."""
-    metadata = record.get("metadata")
-    names = [record.get("title"), record.get("id")]
-    if isinstance(metadata, Mapping):
-        names.insert(0, metadata.get("document"))
+    names = [metadata_of(record).get("document"), record.get("title"), record.get("id")]
     for name in names:
         is_missing = name in (None, "") or name != name  # NaN
         if not is_missing:

@@ -1,5 +1,6 @@
 """A reader of each format of parallel sentences: files to pairs."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,13 +25,14 @@ from st_xlret.data.texts import clean_text
 from st_xlret.files import PathLike
 from st_xlret.languages import (
     check_language,
-    find_fields,
+    has_fields,
     languages_in_name,
     required_language,
 )
 
 FORMATS = (
-    "JSON lines with source, target, source_language and target_language (.jsonl); two columns, or"
+    "JSON lines with source, target, source_language and target_language (.jsonl), and a score or"
+    " not; two columns, or"
     " three with a score in the first, in files named after their languages (WikiMatrix.en-fr.tsv,"
     " en-fr.txt); and a file for each side, line by line (X.en-fr.en beside X.en-fr.fr,"
     " tatoeba.fra-eng.fra beside tatoeba.fra-eng.eng); all may be gzipped"
@@ -39,7 +41,7 @@ _LIKE_TWO_LANGUAGES = re.compile(r"(^|\.)[a-z]{2,3}-[a-z]{2,3}([-_]\w+)*\.", re.
 
 
 class Pair(NamedTuple):
-    """A pair as read; formats without a score have None."""
+    """A pair as read; None is the score of formats without one, NaN a missing one."""
 
     source: str
     target: str
@@ -53,7 +55,7 @@ def holds_pairs(file: Path) -> bool:
     name = file.name.removesuffix(".gz")
     if name.endswith(".jsonl"):
         record = first_record(file)
-        return not record or len(find_fields(record, ("source", "target"))) >= 2
+        return not record or has_fields(record, ("source", "target"))
     if name.endswith((".tsv", ".txt")):
         return has_languages_in_name(file) or bool(_LIKE_TWO_LANGUAGES.search(name))
     return moses_files(file) is not None
@@ -176,9 +178,12 @@ class _LinesParser(_CellsParser):
 
 def pair_of_record(record: Mapping[str, Any]) -> Pair:
     """The pair of a record; a `KeyError`, `TypeError` or `ValueError` for what is none."""
-    named = with_known_names(record, ("source", "target"))
+    named = with_known_names(record, ("source", "target", "score"))
     source = clean_text(named["source"])
     target = clean_text(named["target"])
     source_language = required_language(record, "source_language")
     target_language = required_language(record, "target_language")
-    return Pair(source, target, source_language, target_language)
+    score = None
+    if "score" in named:
+        score = math.nan if named["score"] is None else float(named["score"])
+    return Pair(source, target, source_language, target_language, score)

@@ -1,5 +1,6 @@
 """Parallel sentences: the table of pairs that training reads."""
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -18,13 +19,16 @@ from st_xlret.data.pair_files import (
     pair_of_record,
     pairs_of_file,
 )
-from st_xlret.data.reading import parse_entries
+from st_xlret.data.reading import DataError, parse_entries
 from st_xlret.data.rows import rows_by_value
 from st_xlret.data.sources import records_identity, source_files, split_sources
 from st_xlret.files import PathLike
 from st_xlret.languages import is_same_language, match_language
 
 COLUMNS = dict.fromkeys(("source", "target", "source_language", "target_language"), "string")
+
+_MIN_SCORE = 1.04
+_logger = logging.getLogger(__name__)
 
 Row = tuple[str, str, str, str]
 """The values of `COLUMNS`."""
@@ -36,7 +40,7 @@ def load_pairs(
     languages: Iterable[str] | None = None,
     per_language: int | None = None,
     exclude: Sequence[PathLike] = (),
-    min_score: float = 1.04,
+    min_score: float | None = None,
     skip_bad_lines: bool = False,
     counts: Counts | None = None,
     cache_dir: PathLike | None = None,
@@ -56,8 +60,8 @@ def load_pairs(
             pair: a smaller sample is the beginning of a larger one. By default all pairs, in the
             order of the files.
         exclude: Text files, one sentence per line. A pair with a side in them is left out.
-        min_score: Lowest score to keep, of files with scores; WikiMatrix's by default (Schwenk et
-            al. 2021, 4.3).
+        min_score: Lowest score to keep, of pairs that have one; 1.04 by default, as for WikiMatrix
+            (Schwenk et al. 2021, 4.3), with a warning. A `DataError` if no pair has a score.
         skip_bad_lines: Skip and count bad lines.
         counts: Filled by `"source>target"` languages: the `pairs`, and those left out by their
             reason.
@@ -100,20 +104,35 @@ def _all_sides(files: Iterable[Path]) -> list[Path]:
 class _Rows:
     """The rows of pairs that are kept; all are counted."""
 
-    def __init__(self, loader: Loader, min_score: float) -> None:
+    def __init__(self, loader: Loader, min_score: float | None) -> None:
         self.loader = loader
         self.min_score = min_score
+        self.have_scores = False
+        self.low_scores = 0
         self.seen: set[bytes] = set()
 
     def of_streams(self, streams: Iterable[Iterable[Pair]]) -> Iterator[Row]:
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for pair in pairs:
+                self.have_scores |= pair.score is not None
                 row = self.row_of(pair)
                 outcome = self.outcome_of(pair, row)
                 _, _, source_language, target_language = row or pair[:4]
                 self.loader.counts[f"{source_language}>{target_language}", outcome] += 1
                 if outcome == "pairs" and row:
                     yield row
+        self._check_scores()
+
+    def _check_scores(self) -> None:
+        """Say how many pairs the default leaves out; refuse a limit that no score has to reach."""
+        if self.min_score is not None and not self.have_scores:
+            raise DataError(f"min_score={self.min_score:g}, and no pair has a score")
+        if self.min_score is None and self.low_scores:
+            _logger.warning(
+                "pairs left out, as their score is not %g at least: %d (min_score sets the limit)",
+                _MIN_SCORE,
+                self.low_scores,
+            )
 
     def row_of(self, pair: Pair) -> Row | None:
         """The pair under the languages that are kept; None if one of its own is not."""
@@ -127,7 +146,7 @@ class _Rows:
         """`pairs` if the row is kept, else why it is not."""
         if row is None:
             return "other_languages"
-        if pair.score is not None and not pair.score >= self.min_score:
+        if pair.score is not None and not self._is_high(pair.score):
             return "low_score"
         if is_same_language(row[2], row[3]):
             return "same_language"
@@ -142,6 +161,12 @@ class _Rows:
             return "excluded"
         self.seen.add(digest)
         return "pairs"
+
+    def _is_high(self, score: float) -> bool:
+        lowest = _MIN_SCORE if self.min_score is None else self.min_score
+        is_high = score >= lowest
+        self.low_scores += not is_high
+        return is_high
 
 
 def _digest(texts: Iterable[str]) -> bytes:

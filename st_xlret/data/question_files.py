@@ -16,7 +16,7 @@ from st_xlret.data.reading import (
     with_known_names,
 )
 from st_xlret.data.texts import clean_text
-from st_xlret.languages import find_fields, labelled_language, warn_of_unread_labels
+from st_xlret.languages import has_fields, labelled_language, warn_of_unread_labels
 
 FORMATS = (
     "folders in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines"
@@ -53,8 +53,7 @@ def holds_questions(file: Path) -> bool:
     """Whether a file of a folder is one of questions."""
     if not file.name.removesuffix(".gz").endswith(".jsonl"):
         return False
-    record = first_record(file)
-    return len(find_fields(record, ("query", "positive"))) >= 2
+    return has_fields(first_record(file), ("query", "positive"))
 
 
 def examples_of_file(file: Path, bad_lines: BadLines) -> Iterator[Example]:
@@ -67,7 +66,8 @@ def _example_of_row(row: Mapping[str, Any]) -> Example:
     record = with_known_names(row, _FIELDS)
     query = clean_text(record["query"])
     text = clean_text(record["positive"])
-    title = clean_text(record.get("title") or "")
+    title = record.get("title")
+    title = "" if title is None else clean_text(title)
     language = labelled_language(record)
     negatives = _clean_texts(record.get("negatives"))
     answers = _clean_texts(record.get("answers"))
@@ -164,4 +164,6 @@ def _clean_texts_by_id(
 
 def _clean_texts(value: Any) -> list[str]:
     texts = [value] if isinstance(value, str) else value or []
+    if not isinstance(texts, list):
+        raise TypeError(f"expected a text or a list of texts, found {texts!r:.40}")
     return [clean_text(text) for text in texts]

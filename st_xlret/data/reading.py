@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.files import PathLike
-from st_xlret.languages import find_fields, normal_form
+from st_xlret.languages import normal_form, the_field
 from st_xlret.strict_json import object_of_pairs
 
 Parsed = TypeVar("Parsed")
@@ -143,12 +143,15 @@ def first_record(path: PathLike) -> Mapping[str, Any]:
 
 
 def with_known_names(record: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
-    """A record with fields under the known names from which theirs differ in case alone."""
+    """A record with fields under the known names from which theirs differ in case alone.
+
+    A `ValueError` names two fields of one known name.
+    """
     named = dict(record)
-    for field_name in known:
-        alike = find_fields(record, [field_name])
-        if alike:
-            named[field_name] = record[alike[0]]
+    for known_name in known:
+        own_name = the_field(record, known_name)
+        if own_name is not None:
+            named[known_name] = record[own_name]
     return named
 
 

@@ -76,6 +76,8 @@ def encode(
         codes = [language] * len(rows)
     else:
         codes = list(language)
+    if len(codes) != len(rows):
+        raise ValueError(f"{len(rows)} texts and {len(codes)} languages: give one for each, or one")
     rows_of_task: dict[str | None, list[int]] = {}
     for row, task in zip(range(len(rows)), router_tasks(model, codes, role), strict=True):
         rows_of_task.setdefault(task, []).append(row)

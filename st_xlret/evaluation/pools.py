@@ -12,6 +12,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
+from st_xlret.columns import holds_strings
 from st_xlret.data import beir
 from st_xlret.data.beir import Qrels
 from st_xlret.data.reading import DataError, read_jsonl
@@ -83,8 +84,8 @@ class RetrievalData:
     judged above 0.
 
     Raises:
-        DataError: If no query has a relevant document, a judged query is not there, or a judged id
-            stands twice.
+        DataError: If a text is missing, no query has a relevant document, a judged query is not
+            there, or a judged id stands twice.
     """
 
     corpus: Dataset
@@ -94,6 +95,8 @@ class RetrievalData:
     _relevant_rows: dict[int, Rows] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        _refuse_missing_texts(self.corpus, "the corpus")
+        _refuse_missing_texts(self.queries, "the queries")
         relevant = _find_relevant_rows(self.corpus, self.queries, self.qrels, self.file)
         object.__setattr__(self, "_relevant_rows", relevant)
 
@@ -128,6 +131,16 @@ class RetrievalData:
         selected = RetrievalData(documents, queries, qrels, self.file)
         chosen_names(chosen, selected.judged.unique("language"), f"{self.file} (judged)")
         return selected
+
+
+def _refuse_missing_texts(table: Dataset, what: str) -> None:
+    """A missing text would be embedded as the word None."""
+    for name in ("id", "title", "text"):
+        if name not in table.column_names or not len(table):
+            continue
+        missing = table.data.column(name).null_count
+        if missing or not holds_strings(table, name):
+            raise DataError(f"{what}: {name!r} has {missing} missing values, or no texts")
 
 
 def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:

@@ -150,6 +150,9 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 def _check_sides(sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
     uneven = {}
     for name, (one, other) in sentences.items():
+        for text in (*one, *other):
+            if not isinstance(text, str):
+                raise TypeError(f"{name}: a sentence must be a string, found {text!r:.40}")
         if len(one) != len(other) or len(one) == 0:
             uneven[name] = (len(one), len(other))
     if uneven or not sentences:

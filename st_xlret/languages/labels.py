@@ -1,8 +1,10 @@
 """The labels that texts come with: which fields hold them, and the languages that they name."""
 
+import json
 import logging
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -59,6 +61,32 @@ def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     return list(_find_fields(tuple(names), tuple(wanted)))
 
 
+def has_fields(names: Iterable[str], wanted: Iterable[str]) -> bool:
+    """Whether all that are wanted are among the names, whatever their case."""
+    there = tuple(names)
+    return all(find_fields(there, [field]) for field in wanted)
+
+
+def the_field(record: Mapping[str, Any], wanted: str) -> str | None:
+    """The name of a field, whatever its case; None if there is none.
+
+    A `ValueError` refuses several that have values: one of these would be lost.
+    """
+    alike = find_fields(record, [wanted])
+    if len(alike) > 1:
+        filled = [name for name in alike if record[name] is not None]
+        if len(filled) > 1:
+            raise ValueError(several_names(filled))
+        alike = filled or alike
+    return alike[0] if alike else None
+
+
+def several_names(names: Iterable[str]) -> str:
+    """What is wrong with names that differ in case alone."""
+    listed = " and ".join(map(repr, names))
+    return f"{listed} are names of one field: rename or remove all but one"
+
+
 @lru_cache(maxsize=256)
 def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
     found: list[str] = []
@@ -98,8 +126,9 @@ def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     """
     values = _values_of(record)
     try:
-        for field in find_fields(values, fields or _LABELS):
-            language = language_of_label(values[field])
+        for wanted in fields or _LABELS:
+            field = the_field(values, wanted)
+            language = language_of_label(values[field]) if field else None
             if language:
                 return language
     except ValueError as error:
@@ -124,12 +153,19 @@ def _hint_of_fields(values: Mapping[str, Any]) -> str:
 def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record, and those of its metadata after `metadata.`."""
     values = dict(record)
-    for field in find_fields(record, ["metadata"]):
-        metadata = record[field]
-        if isinstance(metadata, Mapping):
-            for name, value in metadata.items():
-                values[f"metadata.{name}"] = value
+    for name, value in metadata_of(record).items():
+        values[f"metadata.{name}"] = value
     return values
+
+
+def metadata_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields in the metadata of a record, which may be written as a text of JSON."""
+    field = the_field(record, "metadata")
+    value = record[field] if field else None
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = json.loads(value)
+    return value if isinstance(value, Mapping) else {}
 
 
 def warn_of_unread_labels(

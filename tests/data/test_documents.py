@@ -155,6 +155,7 @@ def test_the_language_of_texts_without_one_is_identified(tmp_path: Path) -> None
         ("a.csv", 'score,said\n1,"one,\n\nor two"\n', "said", ["one, or two"]),
         ("a.tsv", 'said\tn\n"one,\n\nor two"\t1\nthree\t2\n', "said", ["one, or two", "three"]),
         ("a.tsv", '1\t"one\nor two"\n2\tthree\n', "2", ["one or two", "three"]),
+        ("a.csv", "said,Said\none,two\n", "Said", ["two"]),
         (
             "a.jsonl",
             '{"said": "one"}\n{"said": ["two", "three"]}\n',
@@ -261,7 +262,7 @@ def test_cc100_has_blank_lines_between_documents(
             None,
             "line 2: 3 cells under 2 names",
         ),
-        ("a.csv", "text,language,text\none,en,two\n", None, "2 columns have the name 'text'"),
+        ("a.csv", "text,language,text\none,en,two\n", None, "'text' and 'text' are names of one"),
         ("a.parquet", "PAR1", None, ""),
         (
             "a.parquet",
@@ -270,6 +271,20 @@ def test_cc100_has_blank_lines_between_documents(
             ': .*"text" exists 2 times',
         ),
         ("a.jsonl", '{"text": "one", "text": "two"}', None, "line 1: .*a name stands twice"),
+        ("a.jsonl", '{"text": "one", "Text ": "two"}', None, "line 1: 'text' and 'Text '"),
+        ("a.csv", "text,TEXT\none,two\n", None, "line 1: 'text' and 'TEXT'"),
+        ("a.tsv", "text\tid\tID\none\t1\t2\n", None, "line 1: 'id' and 'ID'"),
+        ("a.csv", "said,Said,SAID\n1,2,3\n", "saId", "line 1: 'said' and 'Said'"),
+        (
+            "a.parquet",
+            pa.table([["one"], ["en"], ["fr"]], names=["text", "lang", "Lang"]),
+            None,
+            "line 1: 'lang' and 'Lang'",
+        ),
+        ("a.parquet", pa.table({"text": ["one", None]}), None, "line 2: .*'text': NoneType"),
+        ("a.parquet", pa.table({"text": [b"one"]}), None, "line 1: .*'text': bytes"),
+        ("a.jsonl", '{"text": "one"}\n{"text": 2}', None, "line 2: .*'text': int 2"),
+        ("a.jsonl", '{"sentences": ["one", null]}', None, "line 1: .*found NoneType"),
         ("a.pdf", "%PDF", None, "jsonl"),
     ],
 )
@@ -352,6 +367,52 @@ def test_data_sets_and_iterables_are_sources(tmp_path: Path) -> None:
         assert rows(read(source)[0]) == [("A.", "en", 0, 0), ("B.", "en", 0, 1), ("C.", "fr", 1, 0)]
     with pytest.raises(DataError, match="<source 1>, line 2"):
         read([[records[0], "B."]])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "language"),
+    [
+        ('{"language": "fr"}', "fr"),
+        ('{"Lang": "fr"}', "fr"),
+        ('{"language": null}', "de"),
+        ("null", "de"),
+        ("a note", "de"),
+        (None, "de"),
+    ],
+)
+def test_metadata_may_be_a_text_of_json(metadata: Any, language: str) -> None:
+    records = [{"text": "one", "metadata": metadata}]
+    assert texts(records, language="de") == [(language, "one")]
+
+
+@pytest.mark.parametrize(
+    ("record", "named"),
+    [
+        ({"text": "one", "Text": "two"}, "'text' and 'Text' are names of one field"),
+        ({"text": "one", "language": "en", "LANGUAGE": "fr"}, "'language' and 'LANGUAGE'"),
+        ({"text": None}, "'text': NoneType"),
+        ({"text": 3.5}, "'text': float"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named_in_data_sets_and_frames(
+    record: dict[str, Any], named: str
+) -> None:
+    rows = [record]
+    pandas = pytest.importorskip("pandas")
+    for source in (
+        rows,
+        Dataset.from_list(rows),
+        pandas.DataFrame(rows),
+        pa.Table.from_pylist(rows),
+    ):
+        with pytest.raises(DataError, match=f"<source 1>, line 1: .*{named}"):
+            read(source)
+
+
+def test_the_label_of_a_folder_is_that_of_records_without_their_own(tmp_path: Path) -> None:
+    lines = [{"text": "one", "Language": None}, {"text": "two", "Language": "de"}]
+    write_jsonl(tmp_path / "language=fr" / "a.jsonl", lines)
+    assert texts(tmp_path) == [("fr", "one"), ("de", "two")]
 
 
 FRAME = {"Text": ["One.", "Un."], "language": ["en", "fr"]}

@@ -140,6 +140,56 @@ def test_scores_below_the_limit_are_left_out(tmp_path: Path) -> None:
     assert len(load(file, min_score=1.1)[0]) == 1 and len(load(file, min_score=0.0)[0]) == 3
 
 
+@pytest.mark.parametrize("kind", ["list", "data set", "frame", "file"])
+def test_the_field_score_is_a_score(kind: str, tmp_path: Path) -> None:
+    records: list[dict[str, Any]] = []
+    for number, score in enumerate((1.2, 1.05, 0.9, None)):
+        records.append({**pair("A", str(number)), "Score": score})
+    source: Any = records
+    if kind == "data set":
+        source = Dataset.from_list(records)
+    elif kind == "frame":
+        source = pytest.importorskip("pandas").DataFrame(records)
+    elif kind == "file":
+        source = write_jsonl(tmp_path / "a.jsonl", records)
+    for limit, kept in ((None, ["0", "1"]), (1.1, ["0"]), (0.5, ["0", "1", "2"])):
+        table, counts = load(source, min_score=limit)
+        assert table["target"][:] == kept
+        assert counts["en>fr", "low_score"] == 4 - len(kept)
+
+
+def test_a_limit_of_scores_is_said_or_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    low = {**pair("A", "B"), "score": 0.7}
+    assert load([low, pair("C", "D")])[0]["target"][:] == ["D"]
+    assert "not 1.04 at least: 1 (min_score" in caplog.text
+    caplog.clear()
+    assert load([low, pair("C", "D")], min_score=0.8)[0]["target"][:] == ["D"]
+    assert not caplog.records
+    with pytest.raises(DataError, match="min_score=0.8, and no pair has a score"):
+        load([pair("E", "F")], min_score=0.8)
+    with pytest.raises(DataError, match="line 1: .*'high'"):
+        load([{**pair("A", "B"), "score": "high"}])
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"target": None}, "found NoneType"),
+        ({"target": 3}, "found int 3"),
+        ({"Source": "B"}, "'source' and 'Source'"),
+        ({"score": 1.1, "Score": 1.2}, "'score' and 'Score'"),
+        ({"source_language": "en", "Source_Language": "de"}, "'source_language' and"),
+        ({"target_language": None}, "'target_language'"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named(changed: dict[str, Any], named: str) -> None:
+    records = [{**pair("A", "B"), **changed}]
+    pandas = pytest.importorskip("pandas")
+    for source in (records, Dataset.from_list(records), pandas.DataFrame(records)):
+        with pytest.raises(DataError, match=f"<source 1>, line 1: .*{named}"):
+            load(source)
+
+
 def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
     moses(
         tmp_path, {"en": "Yes.\n\nNo.\nBad\nOK\n", "fr": "Oui.\nVide\nNon.\n\udcff\nOK\n"}

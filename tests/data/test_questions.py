@@ -122,6 +122,16 @@ def test_languages_of_questions(tmp_path: Path) -> None:
     assert counts[str(folder), "other_languages"] == 1
 
 
+def test_the_metadata_of_a_query_may_be_a_text_of_json(tmp_path: Path) -> None:
+    queries = [
+        {"_id": "q1", "text": "Lini?", "metadata": '{"language": "swa"}'},
+        {"_id": "q2", "text": "Who?", "metadata": "null"},
+        {"_id": "q3", "text": "What?", "metadata": ""},
+    ]
+    table, _ = questions(beir(tmp_path / "beir", queries=queries))
+    assert table["language"][:] == ["sw", "en", "en"]
+
+
 def test_the_language_of_a_row_counts_before_the_default(tmp_path: Path) -> None:
     file = question_rows(tmp_path / "a.jsonl", language="FR")
     table, _ = questions(file, language="de")
@@ -147,6 +157,8 @@ def test_fields_are_known_whatever_their_case(
         ("corpus.jsonl", {"_id": "d1", "text": "T", "title": 3}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": {"language": "xx1"}}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": [3]}),
+        ("queries.jsonl", {"_id": "q1", "text": "T", "answers": {"text": ["A"]}}),
+        ("queries.jsonl", {"_id": "q1", "text": "T", "language": "en", "Language": "de"}),
         ("queries.jsonl", {"_id": "q1", "text": "another question"}),
         ("corpus.jsonl", {"_id": "d1", "text": "another passage"}),
         ("qrels/train.tsv", "q1\td9\tmuch"),

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import BoW
 
-from st_xlret.evaluation import RetrievalEvaluator, read_beir
+from st_xlret.data import DataError
+from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, read_beir
 from st_xlret.evaluation.pools import full_texts
 from tests.data.files import write_jsonl, write_text
 from tests.evaluation.samples import write_beir
@@ -147,6 +149,18 @@ def test_an_empty_corpus_is_no_pool(tmp_path: Path) -> None:
     folder = write_pool(tmp_path, [], in_languages("en"), ["q0 d0 1"])
     with pytest.raises(ValueError, match="no query has a relevant document"):
         read_beir(folder)
+
+
+@pytest.mark.parametrize("text", [None, 3])
+@pytest.mark.parametrize("column", ["title", "text"])
+@pytest.mark.parametrize("table", ["corpus", "queries"])
+def test_texts_that_are_missing_are_named(table: str, column: str, text: object) -> None:
+    rows = {"id": ["a", "b"], "title": ["A", "B"], "text": ["C", "D"], "language": ["en", "en"]}
+    tables = {name: Dataset.from_dict(rows) for name in ("corpus", "queries")}
+    changed = {**rows, column: ["E", None] if text is None else [text, text]}
+    tables[table] = Dataset.from_dict(changed)
+    with pytest.raises(DataError, match=f"the {table}: '{column}' has"):
+        RetrievalData(tables["corpus"], tables["queries"], {"a": {"b": 1}})
 
 
 @pytest.mark.parametrize("file", ["corpus", "queries"])

@@ -1,6 +1,7 @@
 """Tatoeba: its files, the Hub's rows, the export, and accuracies against scikit-learn."""
 
 from pathlib import Path
+from typing import Any
 
 import datasets
 import numpy as np
@@ -146,12 +147,13 @@ def test_each_side_takes_the_map_of_its_language_whatever_hyphens_it_has(
         ({"en": ["a"]}, "none"),
         ({"en": [], "fr": []}, "'en-fr'"),
         ({"en": ["a", "b"], "fr": ["a"]}, r"'en-fr': \(2, 1\)"),
+        ({"en": ["a", "b"], "fr": ["a", None]}, "en-fr: .*found None"),
     ],
 )
 def test_sides_without_translations_are_refused(
-    sentences: dict[str, list[str]], message: str
+    sentences: dict[str, list[Any]], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         BilingualRetrievalEvaluator.of_parallel(sentences)
 
 
