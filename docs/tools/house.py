@@ -35,6 +35,7 @@ FOUNDATION = [
     "marks",
     "secrets",
     "strict_json",
+    "ranges",
     "optional",
 ]
 OUTSIDE = [

@@ -12,6 +12,7 @@ from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.documents import find_documents
 from st_xlret.batches.sampling import Rows, smoothed_probabilities
+from st_xlret.ranges import check_range
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Blocks(Rows):
 
     language_mixing: float = 0.0
     block_size: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(2, block_size=self.block_size)
 
     def make(
         self,
@@ -97,10 +102,8 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         self.documents = find_documents(dataset, skip_empty=True)
         self.groups = self._documents_by_language()
-        if not self.groups or self.block_size < 2:
-            raise ValueError(
-                f"no document gives a block of two sentences or more (block_size={self.block_size})"
-            )
+        if not self.groups:
+            raise ValueError("no document gives a block of two sentences or more")
         sentences = np.array([self.documents.lengths[group].sum() for group in self.groups])
         batches = np.maximum(1.0, sentences / self.sentences_per_batch)
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from datasets import Dataset
 
 from st_xlret.batches.collator import languages_in_rows
-from st_xlret.columns import Declared
+from st_xlret.columns import Declared, check_complete
 
 
 class DocumentRows(NamedTuple):
@@ -38,8 +38,9 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
         ValueError: The rows of a document are in no order, or a value is missing.
     """
     languages_in_rows(dataset)  # refuses what is none
+    described = [name for name in ("document", "position") if name in dataset.column_names]
+    check_complete(dataset, described)
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read
-    _check_complete(table)
     rows = np.arange(len(dataset))
     if skip_empty:
         rows = _rows_with_text(table)
@@ -51,12 +52,6 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
     lengths = np.diff(starts, append=len(rows))
     languages = _value_numbers(table, "language")[rows]
     return DocumentRows(rows, starts, lengths, languages[starts])
-
-
-def _check_complete(table: pa.Table) -> None:
-    for name in ("language", "document", "position"):
-        if name in table.column_names and table[name].null_count:
-            raise ValueError(f"rows without {name!r}")
 
 
 def _rows_with_text(table: pa.Table) -> np.ndarray:

@@ -19,6 +19,7 @@ from st_xlret.batches.collator import languages_in_rows
 from st_xlret.batches.documents import find_documents
 from st_xlret.columns import Declared
 from st_xlret.data.rows import rows_by_value
+from st_xlret.ranges import check_positive, check_range
 
 
 def smoothed_probabilities(sizes: np.ndarray, language_smoothing: float) -> np.ndarray:
@@ -62,6 +63,7 @@ class BatchFactory(ABC):
 
         Seed and epoch alone decide on the batches.
         """
+        check_range(1, batch_size=batch_size)
         size = max(1, int(batch_size * self.batch_scale))
         return self.make(dataset, size, drop_last=drop_last, seed=seed or 0)
 
@@ -90,6 +92,11 @@ class Rows(BatchFactory):
     language_smoothing: float = 0.7
     language_mixing: float = 1.0
     batch_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_range(0, language_smoothing=self.language_smoothing)
+        check_range(0, 1, language_mixing=self.language_mixing)
+        check_positive(batch_scale=self.batch_scale)
 
     def make(
         self,
@@ -214,6 +221,10 @@ class Windows(Rows):
     language_mixing: float = 0.0
     window_size: int = 5
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(1, window_size=self.window_size)
+
     def make(
         self,
         dataset: Dataset,
@@ -244,8 +255,7 @@ class WindowBatchSampler(LanguageBatchSampler):
         """
         self.documents = find_documents(dataset)
         lengths = self.documents.lengths
-        has_contexts = (lengths > 1) & (self.options.window_size >= 1)
-        language_or_none = np.where(has_contexts, self.documents.languages, -1)
+        language_or_none = np.where(lengths > 1, self.documents.languages, -1)
         language = np.repeat(language_or_none, lengths)
         numbers = np.unique(self.documents.languages)
         return [np.flatnonzero(language == number) for number in numbers]

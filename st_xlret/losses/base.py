@@ -22,8 +22,17 @@ from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
 from st_xlret.batches.collator import COLUMN_NAMES, TAGS, languages_in_rows
-from st_xlret.columns import ColumnError, Declared, Kind, Layout, holds_strings, rename
+from st_xlret.columns import (
+    ColumnError,
+    Declared,
+    Kind,
+    Layout,
+    check_complete,
+    holds_strings,
+    rename,
+)
 from st_xlret.languages import id_to_language
+from st_xlret.ranges import check_range
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +92,7 @@ class CrossLingualLoss(nn.Module):
         ratio: float = 1.0,
     ) -> None:
         super().__init__()
+        check_range(0, weight=weight, ratio=ratio)
         self.model = model
         self.weight = weight
         self.ratio = ratio
@@ -117,6 +127,7 @@ class CrossLingualLoss(nn.Module):
         if columns is not None:
             dataset = rename(dataset, columns)
         selected = dataset.select_columns(self.columns_to_read(dataset))
+        check_complete(selected, selected.column_names)
         self._log_selection(selected, dataset.column_names)
         return selected
 

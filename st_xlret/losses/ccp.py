@@ -15,6 +15,7 @@ from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
 from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
+from st_xlret.ranges import check_positive, check_range
 
 
 def ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
@@ -106,6 +107,8 @@ class CCPLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, weight=weight, batches=batches, ratio=ratio)
+        check_positive(temperature=temperature)
+        check_range(0, bank_size=bank_size)
         if not isinstance(head, AsymmetricBNHead):
             head = AsymmetricBNHead(model.get_embedding_dimension() or 0, **(head or {}))
         self.head = head
@@ -118,7 +121,7 @@ class CCPLoss(CrossLingualLoss):
         self.gather_across_devices = gather_across_devices
         self.mini_batch_size = mini_batch_size
         self.layouts = ccp_layouts(needs_language=not cross_language_negatives)
-        keep_padding(model, mini_batch_size)
+        keep_padding(model, mini_batch_size=mini_batch_size)
 
     def _make_bank(
         self,

@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 from st_xlret.columns import Layout
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
+from st_xlret.ranges import check_positive
 
 
 class WeightedOptions(TypedDict, total=False):
@@ -47,7 +48,7 @@ class WeightedContrastiveLoss(CrossLingualLoss):
         super().__init__(model, weight=weight, batches=batches, ratio=ratio)
         self.gather_across_devices = gather_across_devices
         self.mini_batch_num_tokens = mini_batch_num_tokens
-        keep_padding(model, mini_batch_num_tokens)
+        keep_padding(model, mini_batch_num_tokens=mini_batch_num_tokens)
 
     def embed_columns(self, columns: Columns) -> list[Tensor]:
         """The vectors (N, d) of each text column of one encoder."""
@@ -65,6 +66,7 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
         **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, **options)
+        check_positive(temperature=temperature)
         self.temperature = temperature
 
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: Tags) -> Tensor:

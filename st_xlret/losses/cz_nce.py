@@ -17,6 +17,7 @@ from st_xlret.losses.base import Columns, Tags
 from st_xlret.losses.contrastive import PairContrastiveLoss, WeightedOptions
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.modules import ContextualEncoder
+from st_xlret.ranges import check_range
 
 OBJECTIVES = {"cz_nce": cz_nce_loss, "info_nce": info_nce_loss}
 
@@ -78,6 +79,7 @@ class CZNCELoss(PairContrastiveLoss):
         **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
+        check_range(0, mlm_weight=mlm_weight)
         if contextual_encoder is not None:
             transformer = self._checked_transformer(model[0])
             transformer.unpad_inputs = False  # positions are those of the padded layout

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+from st_xlret.ranges import check_range
+
 Features: TypeAlias = dict[str, Any]
 """What the encoder reads of one text column, and the tags of its rows."""
 
@@ -120,9 +122,10 @@ def _divide_up(number: int, divisor: int) -> int:
     return -(-number // divisor)
 
 
-def keep_padding(model: SentenceTransformer, size: int | None) -> None:
+def keep_padding(model: SentenceTransformer, **mini_batch: float | None) -> None:
     """Turn off the unpadding of Transformers where padded rows are cut into micro-batches."""
-    if size is None:
+    check_range(1, **mini_batch)
+    if not any(mini_batch.values()):
         return
     for module in model.modules():
         if isinstance(module, Transformer):

@@ -155,7 +155,8 @@ def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
     if not is_quantized and not has_weights(transformer, mlm.base_model.state_dict()):
         raise NoHeadError(
             f"{name!r} is found with other weights than the encoder has, which may be of another "
-            f"revision or cache_folder, or was trained since. {WAY_OUT}"
+            f"revision or cache_folder, or was trained since: lm_head_from={name!r} takes the head "
+            f"all the same. {WAY_OUT}"
         )
     return mlm
 

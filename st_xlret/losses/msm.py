@@ -19,6 +19,7 @@ from st_xlret.losses.embedding import Features, embed_columns, keep_padding, sel
 from st_xlret.losses.masked_lm import MaskedLMLoss
 from st_xlret.losses.sentences import Sentences, arrange_blocks, gather_sentences
 from st_xlret.modules import DocumentEncoder, ProjectionHead
+from st_xlret.ranges import check_positive, check_range
 
 
 def msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
@@ -114,6 +115,9 @@ class MSMLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, weight=weight, batches=batches, ratio=ratio)
+        check_positive(temperature=temperature)
+        check_range(0, mu=mu)
+        check_range(1, num_negatives=num_negatives)
         features = model.get_embedding_dimension() or 0
         if not isinstance(document_encoder, DocumentEncoder):
             document_encoder = DocumentEncoder(features, **(document_encoder or {}))
@@ -136,7 +140,7 @@ class MSMLoss(CrossLingualLoss):
         self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
         self.register_buffer("steps", torch.tensor(0))
         self.layouts = msm_layouts(needs_language=not cross_language_negatives)
-        keep_padding(model, mini_batch_size)
+        keep_padding(model, mini_batch_size=mini_batch_size)
 
     def forward(
         self,

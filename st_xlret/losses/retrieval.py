@@ -13,6 +13,7 @@ from st_xlret.columns import Layout
 from st_xlret.functional import retrieval_contrastive_loss
 from st_xlret.losses.base import Tags
 from st_xlret.losses.contrastive import WeightedContrastiveLoss, WeightedOptions
+from st_xlret.ranges import check_positive
 
 ANY_NUMBER = 1_000
 
@@ -57,6 +58,7 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
         **options: Unpack[WeightedOptions],
     ) -> None:
         super().__init__(model, **options)
+        check_positive(temperature=temperature)
         self.temperature = temperature
         self.similarity = similarity
         self.normalize = {"cosine": True, "dot": False}[similarity]

@@ -15,6 +15,7 @@ from st_xlret.columns import BESIDE_ONE_TEXT, Layout
 from st_xlret.functional import similarity_distillation_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss
 from st_xlret.losses.embedding import embed_columns, keep_padding
+from st_xlret.ranges import check_positive, check_range
 
 
 class SimilarityDistillationLoss(CrossLingualLoss):
@@ -73,6 +74,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         ratio: float = 1.0,
     ) -> None:
         super().__init__(model, weight=weight, batches=batches, ratio=ratio)
+        check_positive(temperature=temperature, teacher_temperature=teacher_temperature)
+        check_range(0, bank_size=bank_size, cosine_weight=cosine_weight)
         self.bank_size = bank_size
         self.temperature = temperature
         self.teacher_temperature = teacher_temperature
@@ -82,7 +85,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         self.register_buffer("teacher", teacher.detach(), persistent=False)
         self.register_buffer("documents", documents, persistent=False)
         self._check_vectors(model.get_embedding_dimension())
-        keep_padding(model, mini_batch_num_tokens)
+        keep_padding(model, mini_batch_num_tokens=mini_batch_num_tokens)
 
     def _check_vectors(self, features: int | None) -> None:
         given = [self.teacher]
@@ -90,11 +93,8 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             given.append(self.documents)
         shapes = [tuple(vectors.shape) for vectors in given]
         fit = [len(shape) == 2 and shape[0] > 0 and shape[1] == features for shape in shapes]
-        if self.bank_size < 0 or not all(fit):
-            self.refuse(
-                f"teacher, documents {shapes} for an encoder of {features} features, "
-                f"bank_size {self.bank_size}"
-            )
+        if not all(fit):
+            self.refuse(f"teacher, documents {shapes} for an encoder of {features} features")
 
     def default_batches(self) -> BatchFactory:
         """Texts of similar lengths, if the encoder pads them."""

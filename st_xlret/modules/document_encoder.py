@@ -5,6 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from st_xlret.ranges import check_range
+
 
 class DocumentEncoder(nn.Module):
     """Predicts each sentence of a document from the others (MSM, Zhang et al. 2023, section 3.1).
@@ -44,6 +46,7 @@ class DocumentEncoder(nn.Module):
         rows_at_once: int = 4096,
     ) -> None:
         super().__init__()
+        check_range(1, layers=layers, max_sentences=max_sentences, rows_at_once=rows_at_once)
         if heads is None:
             heads = number_of_heads(features)
         if feedforward is None:
@@ -83,6 +86,7 @@ class DocumentEncoder(nn.Module):
                 return self.forward(sentences, mask)
             finally:
                 self.train()
+        check_range(0, self.max_sentences, sentences=mask.shape[1])
         lengths: list[int] = mask.sum(dim=1).tolist()
         sentences = sentences.to(self.mask_vector.dtype)
         predictions = sentences * 0  # part of the graph, also where there is nothing to predict

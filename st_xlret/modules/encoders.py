@@ -19,6 +19,8 @@ from sentence_transformers.util import batch_to_device
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, XLMRobertaConfig, XLMRobertaModel
 
+from st_xlret.ranges import check_range
+
 # Layers, width, heads.
 SIZES = {
     "tiny": (1, 32, 2),
@@ -39,6 +41,7 @@ def static_encoder(tokenizer: PreTrainedTokenizerFast, features: int = 256) -> S
         >>> model.encode(["a b", "c"]).shape
         (2, 8)
     """
+    check_range(1, features=features)
     embedding = StaticEmbedding(tokenizer, embedding_dim=features)
     # Vectors have unit length on average, so that frequent and rare tokens start with equal
     # influence.
@@ -68,6 +71,7 @@ def transformer_encoder(
         >>> transformer_encoder(tokenizer, "tiny").encode(["a b", "c"]).shape
         (2, 32)
     """
+    check_range(3, max_seq_length=max_seq_length)  # with the tokens around a text
     layers, features, heads = SIZES[size]
     config = XLMRobertaConfig(
         vocab_size=len(tokenizer),

@@ -12,6 +12,7 @@ from sentence_transformers.base.sampler import BatchSamplers
 from st_xlret.hub.card import check_license
 from st_xlret.options import option
 from st_xlret.precision import PRECISIONS, resolve_precision
+from st_xlret.ranges import check_positive, check_range
 
 
 @dataclass
@@ -85,16 +86,19 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
     joint: bool = option(False, "Sum the losses of all kinds of batches in every step.")
 
     def __post_init__(self) -> None:
-        self._check_shares()
+        self._check_numbers()
         self._set_number_format()
         super().__post_init__()
 
-    def _check_shares(self) -> None:
-        for name in ("keep_trained", "lr_drops"):
-            given = getattr(self, name)
-            shares = given if isinstance(given, list) else [given]
-            if any(not 0 <= share <= 1 for share in shares):
-                raise ValueError(f"{name}: a share is in [0, 1], not {given}")
+    def _check_numbers(self) -> None:
+        for name in ("keep_trained", "dropout", "token_dropout"):
+            check_range(0, 1, **{name: getattr(self, name)})
+        for share in self.lr_drops:
+            check_range(0, 1, lr_drops=share)
+        for name in ("train_seq_length", "lora_rank", "per_device_train_batch_size"):
+            check_range(1, **{name: getattr(self, name)})
+        check_range(0, learning_rate=self.learning_rate)
+        check_positive(num_train_epochs=self.num_train_epochs)
         if self.keep_trained < 1 and self.lora_rank:
             raise ValueError(f"keep_trained {self.keep_trained}: it is 1 with lora_rank")
 
@@ -228,6 +232,8 @@ class ScriptArguments(CrossLingualTrainingArguments):
 
     def __post_init__(self) -> None:
         check_license(self.license)
+        if self.max_steps == 0:
+            raise ValueError("max_steps 0: it has to be above 0, or -1 for whole epochs")
         if self.num_train_epochs is None:
             self.num_train_epochs = 3.0  # the host's, which counts with --max_steps -1 alone
         elif self.max_steps == type(self).max_steps:

@@ -1,10 +1,12 @@
 """The checkpoints of a run: which are complete, and which to keep."""
 
+import json
 import logging
 import shutil
 import time
 from pathlib import Path
 
+from safetensors import safe_open
 from transformers import TrainerState, TrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -55,12 +57,47 @@ def finish_checkpoint(folder: Path) -> None:
 
 
 def _is_of_a_run(folder: Path) -> bool:
-    return (folder / _UNFINISHED).exists() or (folder / LOSS_STATE_FILE).exists()
+    if (folder / _UNFINISHED).exists():
+        return True
+    return (folder / LOSS_STATE_FILE).exists() and find_foreign(folder) is None
+
+
+def read_facts(checkpoint: Path) -> dict[str, str]:
+    """What a complete checkpoint says of its run, beside the state of the losses."""
+    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
+        return file.metadata() or {}
+
+
+def sizes_of_files(folder: Path) -> dict[str, int]:
+    """The files of a checkpoint, but for what says that it is complete, and their sizes."""
+    sizes = {}
+    for path in sorted(folder.rglob("*")):
+        is_folder = path.is_dir() and not path.is_symlink()
+        if not is_folder and path.name not in (LOSS_STATE_FILE, _UNFINISHED):
+            sizes[path.relative_to(folder).as_posix()] = path.lstat().st_size
+    return sizes
+
+
+def find_foreign(checkpoint: Path) -> str | None:
+    """A file in a complete checkpoint that the run did not write, or not as it is."""
+    written = json.loads(read_facts(checkpoint).get("files", "{}"))
+    for name, size in sizes_of_files(checkpoint).items():
+        if written.get(name) != size:
+            return name
+    return None
 
 
 def delete_old_checkpoints(folder: Path, keep: int, best: str | None) -> None:
-    """Delete all but the newest complete checkpoints of a run, and the best one."""
+    """Delete all but the newest complete checkpoints of a run, and the best one.
+
+    What somebody has put into one stays, and so does that checkpoint.
+    """
     name_of_best = Path(best or "").name
     for checkpoint in complete_checkpoints(folder)[:-keep]:
-        if checkpoint.name != name_of_best:
+        if checkpoint.name == name_of_best:
+            continue
+        foreign = find_foreign(checkpoint)
+        if foreign is None:
             shutil.rmtree(checkpoint, ignore_errors=True)
+        else:
+            logger.warning("%s stays, because the run did not write its %s", checkpoint, foreign)

@@ -27,6 +27,7 @@ from st_xlret.precision import autocast
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
 from st_xlret.training.output_folder import make_folder
+from st_xlret.training.text_lengths import check_length
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ class EncoderArguments:
         return transformer_encoder(
             tokenizer,
             self.from_scratch,  # type: ignore[arg-type]
-            max_seq_length=self.max_seq_length or 64,
+            max_seq_length=64 if self.max_seq_length is None else self.max_seq_length,
             pooling=self.pooling or "mean",  # type: ignore[arg-type]
         )
 
@@ -106,6 +107,7 @@ class EncoderArguments:
                 self.max_seq_length,
             )
         elif self.max_seq_length is not None:
+            check_length(model, None, max_seq_length=self.max_seq_length)
             model.max_seq_length = self.max_seq_length
         if self.pooling in ("cls", "mean"):
             for place, module in enumerate(model.children()):

@@ -21,6 +21,8 @@ from st_xlret.training.checkpoints import (
     checkpoint_folder,
     delete_old_checkpoints,
     finish_checkpoint,
+    read_facts,
+    sizes_of_files,
 )
 
 
@@ -56,6 +58,10 @@ class LossStateCallback(TrainerCallback):
         self.resume_from = resume_from
         self.options = options
         self.keep = keep
+        self.start: str | None = None
+        """The fingerprint of the weights that the run began with."""
+        self.keeps_start = False
+        """Whether a part of these weights is in the final ones."""
 
     def watch_losses(self, losses: Any) -> None:
         """Keep these losses, in place of those of before."""
@@ -127,6 +133,7 @@ class LossStateCallback(TrainerCallback):
             self._check_optimizer(unwrap_model(kwargs["model"]), optimizer)
         if state.global_step:
             folder = Path(self.resume_from or checkpoint_folder(args, state))
+            self.take_start(folder)
             self.load_state_dict(load_file(folder / LOSS_STATE_FILE))
             tell_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
         for loss in self.losses.values():
@@ -135,6 +142,16 @@ class LossStateCallback(TrainerCallback):
                     inner.state_is_kept = True
         if get_world_size() > 1:
             self._broadcast_state()
+
+    def take_start(self, checkpoint: Path) -> None:
+        """Refuse to resume with another start model, where a part of its weights is kept."""
+        before = read_facts(checkpoint).get("start")
+        if self.keeps_start and before != self.start:
+            raise ValueError(
+                f"keep_trained: the run of {checkpoint} did not begin with the weights of this "
+                "model, of which a part is kept; give the model of then"
+            )
+        self.start = before
 
     def _check_alone(self, state: TrainerState) -> None:
         """Refuse two callbacks of one run: the checkpoints would hold the state of the last one."""
@@ -215,9 +232,14 @@ class LossStateCallback(TrainerCallback):
         folder = checkpoint_folder(args, state)
         if not args.should_save or not folder.is_dir():
             return
+        facts = {
+            "options": json.dumps(self.options),
+            "files": json.dumps(sizes_of_files(folder)),
+        }
+        if self.start is not None:
+            facts["start"] = self.start
         with atomic_file(folder / LOSS_STATE_FILE) as temporary:
-            metadata = {"options": json.dumps(self.options)}
-            save_file(self.state_dict(), temporary, metadata=metadata)
+            save_file(self.state_dict(), temporary, metadata=facts)
         finish_checkpoint(folder)
         if self.keep:
             delete_old_checkpoints(folder.parent, self.keep, state.best_model_checkpoint)

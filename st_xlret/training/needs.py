@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 from torch import nn
 
-from st_xlret.columns import holds_strings
+from st_xlret.columns import (
+    METADATA,
+    ColumnError,
+    Declared,
+    check_complete,
+    holds_strings,
+    text_columns,
+)
 from st_xlret.losses.base import package_loss
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import LossStateCallback, losses_by_name
@@ -47,6 +54,8 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
     own = package_loss(loss)
     if own is not None:
         return own.select(datasets)
+    if isinstance(datasets, Dataset):
+        check_complete(datasets, text_columns(datasets))
     if holds_strings(datasets, "document"):
         raise ValueError(
             f"{type(loss).__name__}: the column 'document' is the id of a document here: "
@@ -90,3 +99,42 @@ def take_loss_state(callbacks: list[Any], losses: Any) -> LossStateCallback:
     callbacks.remove(given[0])
     given[0].watch_losses(losses)
     return given[0]
+
+
+def columns_by_data_set(*datasets: Any) -> dict[str, set[str]]:
+    """The columns of data sets whose texts a collator makes tokens of, by the name of the set."""
+    columns: dict[str, set[str]] = {}
+    for given in datasets:
+        named = given if isinstance(given, Mapping) else {"": given}
+        for name, dataset in named.items():
+            declared = Declared(getattr(dataset, "column_names", None) or ())
+            described = declared.of(*METADATA, "label")
+            read = [column for column in declared.names if column not in described]
+            if read:
+                columns.setdefault(name, set()).update(read)
+    return columns
+
+
+def check_names(columns: Mapping[str, set[str]], **options: Any) -> None:
+    """Refuse options that name a data set or a column which there is not.
+
+    Args:
+        columns: Columns of texts by the name of their data set, as `columns_by_data_set` gives
+            them. Nothing is checked where there are none.
+        **options: What is a mapping by the names of data sets or of columns, or of both.
+    """
+    every = set().union(*columns.values())
+    for option, by_name in options.items():
+        if not columns or not isinstance(by_name, Mapping):
+            continue
+        for name, value in by_name.items():
+            names = [name]
+            known = {*columns, *every}
+            if isinstance(value, Mapping) and name in columns:
+                names = list(value)
+                known = columns[name]
+            elif isinstance(value, Mapping | nn.Module):
+                known = set(columns)
+            unknown = [each for each in names if each not in known]
+            if unknown:
+                raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")

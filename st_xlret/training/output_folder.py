@@ -1,6 +1,7 @@
 """The output folder of a run: used by one run at a time, and by none that would lose something."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,9 +12,10 @@ from filelock import FileLock
 
 from st_xlret.files import atomic_directory, check_output_directory, check_output_file
 from st_xlret.training.arguments import ScriptArguments
+from st_xlret.training.checkpoints import complete_checkpoints, find_foreign
 
-_MADE = ("checkpoint-*", "tokenizer", "negatives")
-"""What a run makes in its folder besides the model and the results."""
+_MADE = ("tokenizer", "negatives")
+"""Folders that a run makes in its own besides the model and the checkpoints."""
 
 
 def lock_folder(folder: Path) -> FileLock:
@@ -38,23 +40,36 @@ def exit_if_finished(folder: Path, args: ScriptArguments) -> None:
 def check_folder(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
     """Refuse a folder in which a run would replace what it may not, or what it reads."""
     if not args.resume:
-        _check_what_was_made(folder, args, inputs)
+        _check_checkpoints(folder, args, inputs)
+        for name in _MADE:
+            check_output_directory(folder / name, args.overwrite, inputs=inputs)
     may_replace = args.overwrite or args.resume
     check_output_directory(folder / "model", may_replace, inputs=inputs)
     check_output_file(folder / "results.json", ours="train")
     check_output_file(folder / "training.png", ours="train")
 
 
-def _check_what_was_made(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
-    """Refuse a folder with what a run has made, unless it may be deleted and is not read."""
-    for pattern in _MADE:
-        for made in folder.glob(pattern):
-            if not args.overwrite:
-                raise FileExistsError(
-                    f"{made} is of a run: --resume continues, --overwrite deletes it"
-                )
-            if _holds_one_of(made.resolve(), inputs):
-                raise FileExistsError(f"{made} holds what is read")
+def _check_checkpoints(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
+    """Refuse a folder with checkpoints, unless they may be deleted and are not read."""
+    for checkpoint in folder.glob("checkpoint-*"):
+        if not args.overwrite:
+            raise FileExistsError(
+                f"{checkpoint} is of a run: --resume continues, --overwrite deletes it"
+            )
+        if _holds_one_of(checkpoint.resolve(), inputs):
+            raise FileExistsError(f"{checkpoint} holds what is read")
+    check_deletable(folder)
+
+
+def check_deletable(folder: Path) -> None:
+    """Refuse to delete the checkpoints of a run, if somebody has put something into one."""
+    for checkpoint in complete_checkpoints(folder):
+        foreign = find_foreign(checkpoint)
+        if foreign is not None:
+            raise FileExistsError(
+                f"{checkpoint} is not deleted, because the run did not write its {foreign}: "
+                "move it away, or give another path"
+            )
 
 
 def _holds_one_of(folder: Path, inputs: Iterable[Any]) -> bool:
@@ -63,6 +78,15 @@ def _holds_one_of(folder: Path, inputs: Iterable[Any]) -> bool:
         if folder == path or folder in path.parents:
             return True
     return False
+
+
+def delete_earlier_run(folder: Path) -> None:
+    """Delete what says that a run is finished, its picture, and its checkpoints."""
+    check_deletable(folder)  # hours may have passed
+    for name in ("results.json", "training.png"):
+        check_output_file(folder / name, ours="train").unlink(missing_ok=True)
+    for checkpoint in complete_checkpoints(folder):
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def make_folder(

@@ -3,20 +3,19 @@
 import json
 import logging
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from safetensors import safe_open
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.checkpoints import LOSS_STATE_FILE, complete_checkpoints, last_checkpoint
-from st_xlret.training.trainable import copy_trainable_weights, interpolate_weights, merge_adapters
+from st_xlret.training.checkpoints import last_checkpoint, read_facts
+from st_xlret.training.output_folder import delete_earlier_run
+from st_xlret.training.trainable import merge_adapters, train_in_fp32
 from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
         return Path(args.resume_from_checkpoint)
     if not args.resume:
         if args.process_index == 0:
-            _delete_earlier_run(folder)
+            delete_earlier_run(folder)
         return None
     with PartialState().main_process_first():
         checkpoint = last_checkpoint(folder)
@@ -69,16 +68,8 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
     return checkpoint
 
 
-def _delete_earlier_run(folder: Path) -> None:
-    # It says that a run is finished.
-    (folder / "results.json").unlink(missing_ok=True)
-    for checkpoint in complete_checkpoints(folder):
-        shutil.rmtree(checkpoint, ignore_errors=True)
-
-
 def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
-    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
-        before = json.loads(file.metadata()["options"])
+    before = json.loads(read_facts(checkpoint)["options"])
     changed = []
     for name in sorted(before.keys() | options.keys()):
         was = before.get(name)
@@ -106,9 +97,11 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool
     folder = checkpoint
     if args.load_best_model_at_end and state.best_model_checkpoint:
         folder = checkpoint.parent / Path(state.best_model_checkpoint).name
-    original = copy_trainable_weights(trainer.model)
+    train_in_fp32([trainer.model])
+    trainer.remember_start(trainer.model)
+    trainer.loss_state.take_start(checkpoint)
     trained = merge_adapters(SentenceTransformer(str(folder), device="cpu"))
     trainer.model.load_state_dict(trained.state_dict())
-    interpolate_weights(trainer.model, original, args.keep_trained)
+    trainer.go_back_to_start()
     trainer.state = state
     return True

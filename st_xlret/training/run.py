@@ -178,6 +178,7 @@ class Run:
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         if self._token:
             command = command.replace(self._token, "***")
+        command = without_secrets(command)
         versions = {"st-xlret": __version__}
         for name in _LIBRARIES:
             versions[name] = version(name)
@@ -213,10 +214,12 @@ class Run:
         use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
         print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
         picture = self.output / "training.png"
-        picture.unlink(missing_ok=True)  # that of an earlier run
         if any("loss" in line for line in trainer.state.log_history):
-            with atomic_file(picture, ours="train") as temporary:
-                plot_training(trainer.state.log_history, temporary)
+            try:
+                with atomic_file(picture, ours="train") as temporary:
+                    plot_training(trainer.state.log_history, temporary)
+            except FileExistsError as error:  # the user's, of the hours of the training
+                logger.warning("%s", error)
         return path
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from st_xlret.columns import Role
 from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 from st_xlret.files import PathLike
+from st_xlret.ranges import check_range
 
 COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}
 """The columns of the texts of each role, by whose names the Trainer finds their prompts."""
@@ -82,6 +83,8 @@ def distillation_data(
         >>> sorted((row["query_1"], row["query_2"]) for row in data.pairs())
         [('non', 'no'), ('oui', 'yes')]
     """
+    check_range(0, 1, query_share=query_share)
+    check_range(0, 0.99, english_share=english_share)
     translations = _translations_of(pairs, pivot)
     generator = np.random.default_rng([seed, 19])
     as_query = generator.random(len(translations)) < query_share

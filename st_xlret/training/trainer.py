@@ -22,7 +22,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.columns import Role
-from st_xlret.encoding import role_prompt
+from st_xlret.encoding import fingerprint, role_prompt
 from st_xlret.hub.card import ensure_card_data
 from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
@@ -35,12 +35,15 @@ from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lin
 from st_xlret.training.host_arguments import check_host_arguments
 from st_xlret.training.needs import (
     build_losses,
+    check_names,
     check_optimizers,
+    columns_by_data_set,
     has_own_loss,
     has_two_encoders,
     select_loss_columns,
     take_loss_state,
 )
+from st_xlret.training.text_lengths import check_length, flattened_prompts
 
 ROLES: tuple[Role | None, ...] = ("query", "document", None)
 
@@ -128,6 +131,13 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         )
         if self.model_init is not None:
             self._replace_losses(self.model)
+        collator = self.data_collator
+        check_names(
+            columns_by_data_set(train_dataset, eval_dataset),
+            prompts=getattr(collator, "prompts", None),
+            router_mapping=getattr(collator, "router_mapping", None),
+            loss=losses,
+        )
         self._prepare_collator(encoder)
 
     def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> Any:
@@ -147,6 +157,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if not isinstance(self.data_collator, CrossLingualDataCollator):
             return
         args = self.args
+        if args.train_seq_length is not None:
+            prompts = [*flattened_prompts(args.prompts), *self.data_collator.role_prompts.values()]
+            most = encoder.max_seq_length
+            check_length(encoder, most, prompts, train_seq_length=args.train_seq_length)
         collator = copy.copy(self.data_collator)
         collator.token_dropout = args.token_dropout or collator.token_dropout
         collator.max_length = args.train_seq_length or collator.max_length
@@ -181,6 +195,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return result
 
     # Batches
+
+    def should_dataset_name_column_be_added(self, dataset: Any, *args: Any) -> bool:
+        """Whether rows get the name of their data set: of several, always, for the log."""
+        return isinstance(dataset, Mapping)
 
     def get_batch_sampler(
         self,
@@ -262,8 +280,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             if self.model_init is None:
                 self._prepare_encoder(self.model)
             result = super().train(resume_from_checkpoint, *args, **kwargs)
-            if self._original:
-                trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
+            self.go_back_to_start()
         self._check_weights()
         card = ensure_card_data(self.model)
         card.training_seconds = result.metrics.get("train_runtime")
@@ -288,9 +305,21 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             self.optimizer = None  # that of an earlier training holds the adapters of then
         if args.save_strategy != "no":
             trainable.check_adapters_match_folder(model)
+        self.remember_start(model)
+
+    def remember_start(self, model: SentenceTransformer) -> None:
+        """Keep the weights of before the training, where a part of them stays."""
+        args = self.args
         self._original: dict[str, Tensor] = {}
+        self.loss_state.keeps_start = args.keep_trained < 1
         if args.keep_trained < 1:
             self._original = trainable.copy_trainable_weights(model)
+        if args.save_strategy != "no" or args.keep_trained < 1:
+            self.loss_state.start = fingerprint(model)
+
+    def go_back_to_start(self) -> None:
+        """Let the weights go a part of the way back, as `keep_trained` says."""
+        trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
 
     # Trainings with `model_init`. In a search, the host calls `call_model_init`, then sets the
     # arguments of the trial, then calls `create_optimizer`.

@@ -107,7 +107,7 @@ def test_single_sentences_and_those_without_text_are_left_out() -> None:
     ("rows", "block_size", "said"),
     [
         ([11], 32, "two sentences"),
-        ([0, 1, 2], 1, "block_size=1"),
+        ([0, 1, 2], 1, "block_size 1"),
     ],
 )
 def test_documents_without_blocks_are_refused(rows: list[int], block_size: int, said: str) -> None:

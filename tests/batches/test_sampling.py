@@ -116,16 +116,36 @@ def test_every_sentence_with_a_context_is_a_centre_once_an_epoch() -> None:
 WITHOUT_POSITION = DOCUMENTS.remove_columns("position")
 BAD_DOCUMENTS: list[tuple[Dataset, dict[str, int], str]] = [
     (documents_of({"en": [1, 1], "fr": [1]}), {}, "Windows"),
-    (DOCUMENTS, {"window_size": 0}, "Windows"),
+    (DOCUMENTS, {"window_size": 0}, "window_size 0"),
     (WITHOUT_POSITION.select([0, 9, 1, 10]), {}, "contiguous.*add_column"),
     (DOCUMENTS.select([0, 1, 2, 0, 1, 2]), {}, "'position'"),  # two documents with one id
     (
         Dataset.from_dict({"document": [1, 1], "position": [0, None]}),
         {},
-        "rows without 'position'",
+        "row 1 has no 'position'",
     ),
-    (Dataset.from_dict({"document": [None, 1, 1]}), {}, "rows without 'document'"),
+    (Dataset.from_dict({"document": [None, 1, 1]}), {}, "row 0 has no 'document'"),
 ]
+
+
+BAD_OPTIONS: list[dict[str, float]] = [
+    {"language_smoothing": -0.5},
+    {"language_smoothing": float("nan")},
+    {"language_mixing": 1.5},
+    {"batch_scale": 0},
+]
+
+
+@pytest.mark.parametrize("options", BAD_OPTIONS)
+def test_options_out_of_range_are_refused_by_name(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} {options[name]}: it has to be"):
+        Rows(**options)
+
+
+def test_a_batch_of_no_rows_is_refused() -> None:
+    with pytest.raises(ValueError, match="batch_size 0"):
+        Rows()(DOCUMENTS, 0)
 
 
 @pytest.mark.parametrize(("rows", "options", "said"), BAD_DOCUMENTS)

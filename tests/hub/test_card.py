@@ -240,3 +240,13 @@ def test_the_cards_of_the_systems_are_ready_to_push(file: Path) -> None:
     assert f'SentenceTransformer("xlret/{file.stem}")' in written.text
     for link in re.findall(r"\]\(([^)]*)\)", written.text):
         assert link.startswith("https://")
+
+
+def test_names_of_data_show_no_secrets(tmp_path: Path) -> None:
+    model = tiny.static()
+    sources = ["https://me:pass@host/a.jsonl?token=abc", "https://me:pass@host"]
+    set_card_data(model, data={"documents": sources})
+    written = card(model, tmp_path).text
+    assert "a.jsonl?token=***" in written
+    assert "pass" not in written
+    assert "abc" not in written

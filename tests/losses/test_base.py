@@ -292,3 +292,26 @@ def test_a_forgotten_callback_and_a_batch_that_teaches_nothing_are_said_once(
     monkeypatch.setattr("st_xlret.losses.base.get_world_size", lambda: 2)
     with pytest.raises(ValueError, match="LossStateCallback"):
         CCPLoss(MODEL)(columns)
+
+
+OUT_OF_RANGE: list[tuple[Any, dict[str, Any]]] = [
+    (CCPLoss, {"temperature": 0}),
+    (CCPLoss, {"bank_size": -1}),
+    (CCPLoss, {"mini_batch_size": 0}),
+    (CCPLoss, {"weight": -1.0}),
+    (CCPLoss, {"ratio": float("nan")}),
+    (MSMLoss, {"temperature": -0.1}),
+    (MSMLoss, {"mu": -1}),
+    (MSMLoss, {"num_negatives": 0}),
+    (SemanticContrastiveLoss, {"temperature": 0}),
+    (SemanticContrastiveLoss, {"mini_batch_num_tokens": -5}),
+    (RetrievalContrastiveLoss, {"temperature": float("inf")}),
+    (CZNCELoss, {"mlm_weight": -0.1}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options"), OUT_OF_RANGE)
+def test_numbers_out_of_range_are_refused_by_name(kind: Any, options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} {options[name]}: it has to be"):
+        kind(MODEL, **options)

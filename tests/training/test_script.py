@@ -10,6 +10,7 @@ import pytest
 import torch
 from filelock import FileLock
 from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
 
 from st_xlret.losses import SemanticContrastiveLoss
 from st_xlret.options import parse
@@ -37,10 +38,11 @@ def run_of(
     folder: Path,
     *,
     evaluator: Any = None,
+    start: int = 0,
     **options: Any,
 ) -> tuple[dict[str, Any], SentenceTransformer]:
     """A short run as a script makes it: its results, and the model."""
-    model = tiny.transformer(dropout=0.1)
+    model = tiny.transformer(dropout=0.1, seed=start)
     run = Run(arguments(folder, **options))
     loss = SemanticContrastiveLoss(model)
     trainer = CrossLingualTrainer(model, run.args, tiny.pairs(16), loss=loss)
@@ -136,6 +138,67 @@ def test_a_checkpoint_that_is_read_is_not_overwritten(tmp_path: Path) -> None:
     read = [f"{tmp_path}/checkpoint-2/trainer_state.json", "~no user: "]
     with pytest.raises(FileExistsError, match="checkpoint-2 holds what is read"):
         Run(arguments(tmp_path, overwrite=True), Namespace(documents=read))
+
+
+def test_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
+    run_of(tmp_path, max_steps=3, save_steps=1, save_total_limit=3)
+    notes = tmp_path / "checkpoint-2" / "notes" / "mine.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    with pytest.raises(FileExistsError, match="checkpoint-2 is not deleted.*notes/mine.txt"):
+        run_of(tmp_path, overwrite=True)
+    assert len(list(tmp_path.glob("checkpoint-*/optimizer.pt"))) == 3
+    assert (tmp_path / "results.json").is_file()
+    notes.rename(tmp_path / "mine.txt")
+    (tmp_path / "checkpoint-1" / "README.md").write_text("mine")
+    with pytest.raises(FileExistsError, match="checkpoint-1 is not deleted.*README.md"):
+        run_of(tmp_path, overwrite=True)
+    (tmp_path / "checkpoint-1").rename(tmp_path / "kept")
+    run_of(tmp_path, overwrite=True, save_strategy="no")
+    assert list(tmp_path.glob("checkpoint-*")) == []
+
+
+def run_with_notes(folder: Path, name: str, **options: Any) -> None:
+    """A run after whose first step somebody writes a file."""
+
+    class TakesNotes(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 1:
+                (folder / name).write_text("mine")
+
+    model = tiny.static()
+    run = Run(arguments(folder, max_steps=4, **options))
+    loss = SemanticContrastiveLoss(model)
+    trainer = CrossLingualTrainer(
+        model, run.args, tiny.pairs(16), loss=loss, callbacks=[TakesNotes()]
+    )
+    run.train_and_save(trainer, {}, tag="pairs")
+
+
+def test_checkpoints_with_files_of_others_stay_in_the_run_too(tmp_path: Path) -> None:
+    run_with_notes(tmp_path, "checkpoint-1/mine.txt", save_steps=1, save_total_limit=1)
+    kept = sorted(path.name for path in tmp_path.glob("checkpoint-*"))
+    assert kept == ["checkpoint-1", "checkpoint-4"]
+
+
+def test_a_picture_of_the_users_that_appears_meanwhile_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_with_notes(tmp_path, "training.png", save_strategy="no")
+    assert "training.png is there already" in caplog.text
+    assert (tmp_path / "training.png").read_text() == "mine"
+
+
+def test_a_finished_run_is_restored_with_its_own_start_alone(tmp_path: Path) -> None:
+    run_of(tmp_path, **STEPS)
+    (tmp_path / "results.json").unlink()
+    with pytest.raises(ValueError, match="did not begin with the weights"):
+        run_of(tmp_path, **STEPS, resume=True, start=1)
+
+
+def test_no_steps_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="max_steps 0"):
+        arguments(tmp_path, max_steps=0)
 
 
 def test_weights_that_are_not_finite_are_no_model(tmp_path: Path) -> None:

@@ -353,8 +353,10 @@ def test_tokens_are_counted_without_padding_and_without_evaluation(
 # Options of the arguments
 
 
-def trained_part(folder: Path, share: float, checkpoint: str | None = None) -> SentenceTransformer:
-    model = tiny.static()
+def trained_part(
+    folder: Path, share: float, checkpoint: str | None = None, *, seed: int = 0
+) -> SentenceTransformer:
+    model = tiny.static(seed=seed)
     trainer, _ = trainer_of(
         folder,
         {"p": SemanticContrastiveLoss(model)},
@@ -374,8 +376,13 @@ def test_part_of_the_training_is_kept(tmp_path: Path) -> None:
     for name, start in tiny.static().state_dict().items():
         expected = torch.lerp(start, whole[name], 0.25)
         torch.testing.assert_close(part[name], expected, rtol=1e-4, atol=1e-6)
-    resumed = trained_part(tmp_path, 0.25, str(tmp_path / "checkpoint-1"))
+    checkpoint = str(tmp_path / "checkpoint-1")
+    resumed = trained_part(tmp_path, 0.25, checkpoint)
     assert not changed(part, resumed)
+    with pytest.raises(ValueError, match="checkpoint-1 did not begin with the weights of this"):
+        trained_part(tmp_path, 0.25, checkpoint, seed=1)
+    trained_part(tmp_path, 1.0, checkpoint, seed=1)  # of which nothing stays
+    trained_part(tmp_path, 0.25, str(tmp_path / "checkpoint-2"))  # it began as the first one
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -425,11 +432,96 @@ def test_the_rate_drops_to_a_tenth_after_shares_of_the_steps(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"keep_trained": 1.5}, r"keep_trained: a share is in \[0, 1\], not 1.5"),
-        ({"lr_drops": [0.5, 2.0]}, r"lr_drops: a share is in \[0, 1\], not \[0.5, 2.0\]"),
+        ({"keep_trained": 1.5}, r"keep_trained 1.5: it has to be in \[0, 1\]"),
+        ({"lr_drops": [0.5, 2.0]}, r"lr_drops 2.0: it has to be in \[0, 1\]"),
+        ({"dropout": -0.1}, "dropout -0.1"),
+        ({"token_dropout": float("nan")}, "token_dropout nan"),
+        ({"train_seq_length": 0}, "train_seq_length 0: it has to be 1 or more"),
+        ({"train_seq_length": -1}, "train_seq_length -1"),
+        ({"lora_rank": 0}, "lora_rank 0"),
+        ({"per_device_train_batch_size": 0}, "per_device_train_batch_size 0"),
+        ({"learning_rate": -1e-3}, "learning_rate -0.001"),
+        ({"num_train_epochs": 0}, "num_train_epochs 0: it has to be above 0"),
         ({"keep_trained": 0.5, "lora_rank": 2}, "keep_trained 0.5: it is 1 with lora_rank"),
     ],
 )
 def test_options_that_will_not_do(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=said):
         arguments(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        (2, r"train_seq_length 2: it has to be in \[3, 16\]"),  # special tokens alone
+        (17, r"train_seq_length 17: it has to be in \[3, 16\]"),
+    ],
+)
+def test_lengths_that_the_encoder_cannot_read_are_refused(
+    length: int, said: str, tmp_path: Path
+) -> None:
+    loss = SemanticContrastiveLoss(tiny.transformer())
+    args = arguments(tmp_path, train_seq_length=length)
+    with pytest.raises(ValueError, match=said):
+        CrossLingualTrainer(loss.model, args, tiny.pairs(), loss=loss)
+
+
+def test_a_length_that_a_prompt_fills_is_refused(tmp_path: Path) -> None:
+    loss = SemanticContrastiveLoss(tiny.transformer())
+    args = arguments(tmp_path, train_seq_length=5, prompts={"source": "sun moon star "})
+    with pytest.raises(ValueError, match="train_seq_length 5"):
+        CrossLingualTrainer(loss.model, args, tiny.pairs(), loss=loss)
+
+
+def host_loss(model: SentenceTransformer) -> nn.Module:
+    return MultipleNegativesRankingLoss(model)
+
+
+@pytest.mark.parametrize("make", [SemanticContrastiveLoss, host_loss])
+def test_texts_that_are_missing_are_refused_by_row_and_column(make: Any, tmp_path: Path) -> None:
+    loss = make(tiny.static())
+    rows = of_host(tiny.pairs(4)).to_dict()
+    rows["target"][2] = None
+    lacking = Dataset.from_dict(rows)
+    with pytest.raises(ValueError, match="row 2 has no 'target'"):
+        CrossLingualTrainer(loss.model, arguments(tmp_path), lacking, loss=loss)
+    without = lacking.select([0, 1, 3])
+    CrossLingualTrainer(loss.model, arguments(tmp_path), without, loss=loss)
+
+
+NAMES: list[tuple[dict[str, Any], str]] = [
+    ({"prompts": {"sorce": "sun "}}, r"prompts names \['sorce'\], and there are .*'source'"),
+    ({"prompts": {"pears": {"source": "sun "}}}, r"prompts names \['pears'\].*'pairs'"),
+    ({"prompts": {"pairs": {"sorce": "sun "}}}, r"prompts names \['sorce'\]"),
+    ({"prompts": {"source_language": "sun "}}, "prompts names"),  # no text
+    ({"router_mapping": {"sorce": "document"}}, r"router_mapping names \['sorce'\]"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), NAMES)
+def test_options_that_name_no_column_and_no_data_set_are_refused(
+    options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    loss = SemanticContrastiveLoss(tiny.static())
+    args = arguments(tmp_path, **options)
+    with pytest.raises(ValueError, match=said):
+        CrossLingualTrainer(loss.model, args, {"pairs": tiny.pairs()}, loss=loss)
+
+
+def test_a_loss_of_no_data_set_is_refused(tmp_path: Path) -> None:
+    loss = SemanticContrastiveLoss(tiny.static())
+    losses = {"pairs": loss, "pears": loss}
+    with pytest.raises(ValueError, match=r"loss names \['pears'\], and there are \['pairs'\]"):
+        CrossLingualTrainer(loss.model, arguments(tmp_path), {"pairs": tiny.pairs()}, loss=losses)
+
+
+@pytest.mark.parametrize("prompts", [None, "sun ", {"source": "sun "}, {"a": {"source": "sun "}}])
+def test_one_loss_of_several_data_sets_is_logged_for_each(prompts: Any, tmp_path: Path) -> None:
+    loss = SemanticContrastiveLoss(tiny.static())
+    args = arguments(
+        tmp_path, max_steps=8, prompts=prompts, logging_strategy="steps", logging_steps=8
+    )
+    datasets = {"a": tiny.pairs(), "b": tiny.pairs()}
+    trainer = CrossLingualTrainer(loss.model, args, datasets, loss=loss)
+    trainer.train()
+    assert {"loss_a", "loss_b"} <= set(trainer.state.log_history[0])
