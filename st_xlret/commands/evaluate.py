@@ -195,13 +195,9 @@ def _check_benchmark_reads(options: Arguments, kind: type[BenchmarkEvaluator]) -
     for other in BENCHMARKS.values():
         of_some.update(other.options)
     unread = [name for name in _given(options) if name in of_some and name not in kind.options]
-    if unread:
-        words = " and ".join(f"--{name}" for name in unread)
-        read = ", ".join(f"--{name}" for name in kind.options)
-        raise ValueError(
-            f"--benchmark {options.benchmark}: does not read {words}; of the options that some "
-            f"benchmarks have it reads {read}"
-        )
+    read = ", ".join(f"--{name}" for name in kind.options)
+    where = f"by --benchmark {options.benchmark}; of the options that some have it reads {read}"
+    check_options(options, unread=unread, where=where)
 
 
 def _load_calibration(options: Arguments) -> CalibrationLayer | None:

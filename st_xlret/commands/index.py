@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from st_xlret.commands import check_counts, check_options
 from st_xlret.commands.sources import EncoderArguments
-from st_xlret.commands.work import WorkFolder
+from st_xlret.commands.work import TEXTS_AT_ONCE, WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from st_xlret.data.documents import Unit
     from st_xlret.data.reading import BadLines
-
-_AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
 
 
 @dataclass
@@ -85,7 +83,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
         first = next(batches, None)  # before the encoder is loaded
         if first is None:
             raise ValueError(f"{', '.join(options.documents)}: there is no text")
-        with _Index(part, options, work) as index:
+        with closing(_Index(part, options, work)) as index:
             for batch in chain([first], batches):
                 index.add(batch)
                 bar.update(len(batch))
@@ -97,7 +95,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 def _batches_of_texts(options: Arguments, bad_lines: BadLines) -> Iterator[list[_Text]]:
     texts = _texts_of_documents(options, bad_lines)
     while True:
-        batch = list(islice(texts, _AT_A_TIME))
+        batch = list(islice(texts, TEXTS_AT_ONCE))
         if not batch:
             return
         yield batch
@@ -136,20 +134,13 @@ class _Index:
         self._file = file
         self._options = options
         self._model = load_model(options.model or "", options.device)
-        self._work = work.make()
+        self._work = work
         self._identifier = language_identifier_or_none(set(task_languages(self._model).values()))
         self._metadata = self._describe_model()
         self._writer: ParquetWriter | None = None
 
-    def __enter__(self) -> _Index:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Write the end of the file."""
         if self._writer is not None:
             self._writer.close()
 
@@ -185,8 +176,7 @@ class _Index:
 
     def _embed(self, rows: Sequence[tuple[str, str]]) -> Any:
         """Vectors of languages and texts in float16, (n, d)."""
-        from st_xlret.data.kept import cache_key
-        from st_xlret.encoding import KeptVectors, encode, known_languages
+        from st_xlret.encoding import encode, known_languages
 
         def embed_shard(shard: slice) -> Any:
             languages = [code for code, _ in rows[shard]]
@@ -200,8 +190,7 @@ class _Index:
                 batch_size=self._options.batch_size,
             )
 
-        folder = self._work / cache_key([self._metadata, rows])
-        return KeptVectors(folder, shard_size=_AT_A_TIME).write(rows, embed_shard)[:]
+        return self._work.vectors([self._metadata, rows], rows, embed_shard)[:]
 
     def _describe_model(self) -> dict[str, Any]:
         from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt

@@ -26,8 +26,6 @@ from st_xlret.options import name_leading_words, option, parse
 if TYPE_CHECKING:
     from st_xlret.search import MinedPairs
 
-_AT_A_TIME = 4_096  # texts that an interrupted run has to encode again at most
-
 
 @dataclass
 class Arguments:
@@ -67,19 +65,17 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
     output = Path(options.output)
     check_counts(options, "k", "batch_size")
-    work = WorkFolder(output) if options.embedding_cache is None else None
+    work = WorkFolder(output, options.embedding_cache)
     with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
         sources = _distinct_texts(options.source)
         targets = _distinct_texts(options.target)
         print(f"{len(sources)} distinct source texts, {len(targets)} target texts", flush=True)
         model = load_model(options.model, options.device)
-        folder = Path(options.embedding_cache) if work is None else work.make()
-        pairs = _mine(model, sources, targets, options, folder)
+        pairs = _mine(model, sources, targets, options, work)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
             for line in _lines(pairs, sources, targets, options.output.endswith(".jsonl")):
                 file.write(f"{line}\n")
-    if work is not None:
-        work.remove()
+    work.remove()
     print(f"{len(pairs.scores)} pairs in {output}")
 
 
@@ -95,13 +91,13 @@ def _distinct_texts(source: str) -> list[str]:
 
 
 def _mine(
-    model: Any, sources: Sequence[str], targets: Sequence[str], options: Arguments, folder: Path
+    model: Any, sources: Sequence[str], targets: Sequence[str], options: Arguments, work: WorkFolder
 ) -> MinedPairs:
     from st_xlret.search import mine_pairs
 
     return mine_pairs(
-        _cached_vectors(model, sources, options.source_language, options, folder),
-        _cached_vectors(model, targets, options.target_language, options, folder),
+        _cached_vectors(model, sources, options.source_language, options, work),
+        _cached_vectors(model, targets, options.target_language, options, work),
         k=options.k,
         margin=options.margin,
         threshold=options.threshold,
@@ -111,10 +107,9 @@ def _mine(
 
 
 def _cached_vectors(
-    model: Any, texts: Sequence[str], language: str | None, options: Arguments, folder: Path
+    model: Any, texts: Sequence[str], language: str | None, options: Arguments, work: WorkFolder
 ) -> Any:
-    from st_xlret.data.kept import cache_key
-    from st_xlret.encoding import KeptVectors, encode, fingerprint
+    from st_xlret.encoding import encode, fingerprint
 
     def embed(rows: slice) -> Any:
         return encode(
@@ -126,8 +121,8 @@ def _cached_vectors(
             show_progress_bar=True,
         )
 
-    key = cache_key([fingerprint(model), language, options.prompt_name, texts])
-    return KeptVectors(folder / key, shard_size=_AT_A_TIME).write(texts, embed)
+    key = [fingerprint(model), language, options.prompt_name, texts]
+    return work.vectors(key, texts, embed)
 
 
 def _lines(

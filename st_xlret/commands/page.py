@@ -16,13 +16,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from st_xlret.commands.answers import SearchResult, place_of
-
-if TYPE_CHECKING:
-    from st_xlret.commands.search import SearchPool
 
 _LONGEST_QUERY = 2_000
 _ADDRESS = re.compile(r"[\d.]+|[\da-f.]*:[\da-f:.]*")  # not a name, as DNS rebinding uses
@@ -33,7 +30,21 @@ _COLOURS = (
 _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
-def _page_html(pools: Sequence[SearchPool], query: str) -> str:
+class Pool(Protocol):
+    """What the page searches."""
+
+    @property
+    def title(self) -> str:
+        """What stands above its answers."""
+
+    def __len__(self) -> int:
+        """How many texts there are."""
+
+    def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
+        """The best texts for each query."""
+
+
+def _page_html(pools: Sequence[Pool], query: str) -> str:
     answers = []
     codes: set[str] = set()
     for pool in pools:
@@ -49,9 +60,7 @@ def _page_html(pools: Sequence[SearchPool], query: str) -> str:
     return _PAGE.substitute(columns="".join(columns), query=escape(query), longest=_LONGEST_QUERY)
 
 
-def _column_html(
-    pool: SearchPool, results: Sequence[SearchResult], colours: Mapping[str, str]
-) -> str:
+def _column_html(pool: Pool, results: Sequence[SearchResult], colours: Mapping[str, str]) -> str:
     """A column of the page: a bar of the languages of its results, and the results, all escaped."""
     counts = Counter(_code_of(result) for result in results)
     bar = []
@@ -61,7 +70,7 @@ def _column_html(
     rows = [_result_html(result, colours) for result in results]
     return (
         f"<section><h2>{escape(pool.title)}</h2>"
-        f'<p class="note">{len(pool.store):,} texts</p>'
+        f'<p class="note">{len(pool):,} texts</p>'
         f'<div class="bar">{"".join(bar)}</div>{"".join(rows)}</section>'
     )
 
@@ -81,7 +90,7 @@ def _code_of(result: SearchResult) -> str:
     return result["language"] or "?"
 
 
-def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
+def make_server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
     """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 

@@ -210,6 +210,9 @@ class SearchPool:
         of_model = set(task_languages(self.model).values())
         return language_identifier_or_none(of_model) if of_model else None
 
+    def __len__(self) -> int:
+        return len(self.store)
+
     def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
         """The best texts for each query, by cosine or, as the store, by dot product.
 
@@ -226,7 +229,7 @@ class SearchPool:
             languages.update(rows.language)
             for answer, vector in zip(answers, vectors, strict=True):
                 answer.add(rows, rows.vectors @ vector)
-        if not any(answer.rows for answer in answers):
+        if not any(answer.results for answer in answers):
             raise ValueError(
                 f"{self.store.name} has no texts that could be shown; name their field "
                 "(--text_field)"
@@ -235,7 +238,7 @@ class SearchPool:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))
             answers = self._versions_in(wanted, answers, vectors)
         with_group = self.options.group_field is not None
-        return [answer.results(with_group=with_group) for answer in answers]
+        return [answer.as_shown(with_group=with_group) for answer in answers]
 
     def _embed(self, queries: Sequence[str]) -> Any:
         """Vectors of queries, mapped if the stored ones are searched by mapped ones."""
@@ -260,23 +263,23 @@ class SearchPool:
     def _languages_to_show(self, queries: Sequence[str], present: Sequence[str]) -> list[list[str]]:
         """For each query, the languages present in which groups are shown, most often one."""
         wanted = self.options.prefer_language or self.options.language
-        lacking: list[str] = []
-        if wanted is not None or not present:
-            codes = [check_language(wanted or "en")] * len(queries)
-            shown = [_same_languages(code, present) for code in codes]
-            why = f"texts are in {', '.join(present) or 'none'}"
-            if wanted is not None and not any(shown):
-                lacking = [wanted]
-        else:
+        lacking = ""
+        if wanted is not None:
+            shown = _same_languages(check_language(wanted), present)
+            if not shown:
+                lacking = f"{wanted}: texts are in {', '.join(present) or 'none'}"
+            languages = [shown] * len(queries)
+        elif present:
             identifier = LanguageIdentifier(present)
             codes = [identifier.identify(query) for query in queries]
-            shown = [_same_languages(code, present) for code in codes]
-            why = "unless --language names it"
-            lacking = list(identifier.unknown)
+            if identifier.unknown:
+                lacking = f"{', '.join(identifier.unknown)}: unless --language names it"
+            languages = [_same_languages(code, present) for code in codes]
+        else:
+            languages = [[] for _ in queries]
         if lacking:
-            names = ", ".join(lacking)
-            warnings.warn(f"no group is shown in {names}: {why}", stacklevel=3)
-        return shown
+            warnings.warn(f"no group is shown in {lacking}", stacklevel=3)
+        return languages
 
     def _versions_in(
         self, languages: list[list[str]], answers: list[Answer], vectors: Any
@@ -288,8 +291,7 @@ class SearchPool:
         versions = [Answer(self.options.top_k) for _ in answers]
         for rows in self._rows_with_text():
             for number, version in enumerate(versions):
-                shown = [row.group for row in answers[number].rows]
-                some = rows.versions(shown, languages[number])
+                some = rows.versions(answers[number].groups, languages[number])
                 version.add(some, some.vectors @ vectors[number])
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
@@ -342,10 +344,9 @@ def _print_lines(query: str, results: Sequence[SearchResult], pool: SearchPool |
     title = "" if pool is None else f"  [{pool.title}]"
     print(f"\n{_printable_text(query)}{title}")
     for result in results:
-        code = _printable_text(result["language"] or "?")
-        text = _printable_text(result["text"])
-        place = _printable_text(place_of(result))
-        print(f"  {result['score']:.3f}  {code:<3}  {text}  [{place}]")
+        code = result["language"] or "?"
+        line = f"{result['score']:.3f}  {code:<3}  {result['text']}  [{place_of(result)}]"
+        print(f"  {_printable_text(line)}")
 
 
 def _printable_text(text: str) -> str:

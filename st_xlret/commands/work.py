@@ -1,47 +1,62 @@
-"""The hidden folder beside an output, in which a stopped command finds its embeddings again."""
+"""Where `index` and `mine` keep embeddings, so that a stopped run goes on."""
+
+from __future__ import annotations
 
 import os
+import re
 import shutil
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Sized
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from st_xlret.encoding import KeptVectors
+
+TEXTS_AT_ONCE = 4_096
+"""How many an interrupted run has to encode again at most."""
 
 _MARK = "st-xlret.txt"
 _CONTENT = "Embeddings of a run of st-xlret that was stopped. The same command goes on from here.\n"
-_KEY = "[0-9a-f]" * 32
-_SHARD = "[0-9]" * 6 + ".npy"
+# The mark, and shards, also those of a run that was killed.
+_OURS = re.compile(r"st-xlret\.txt|[0-9a-f]{32}/(\..*\.st-xlret-tmp/)?\d{6}\.npy")
 
 
 class WorkFolder:
-    """The folder of one output. One that is there without our mark is a `FileExistsError`."""
+    """The user's cache, or a hidden folder beside an output, which is removed at the end.
 
-    def __init__(self, output: Path) -> None:
-        self.path = output.with_name(f".{output.name}.embeddings")
+    A hidden folder that is there without our mark is a `FileExistsError`.
+    """
+
+    def __init__(self, output: Path, cache: str | None = None) -> None:
+        self.is_kept = cache is not None
+        self.path = Path(cache or output.with_name(f".{output.name}.embeddings"))
         self._mark = self.path / _MARK
-        if os.path.lexists(self.path) and not self._is_ours():
+        if not self.is_kept and os.path.lexists(self.path) and not self._is_ours():
             raise FileExistsError(f"{self.path} is not of this command: move it away")
 
     def _is_ours(self) -> bool:
         return self._mark.is_file() and self._mark.read_text("utf-8") == _CONTENT
 
-    def make(self) -> Path:
-        """Make the folder, with our mark, if it is not there."""
-        self.path.mkdir(exist_ok=True)
-        self._mark.write_text(_CONTENT, "utf-8")
-        return self.path
+    def vectors(self, key: Any, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
+        """Vectors of texts, see `KeptVectors`; the key says of which, and how they are made."""
+        from st_xlret.data.kept import cache_key
+        from st_xlret.encoding import KeptVectors
+
+        if not self.is_kept:
+            self.path.mkdir(exist_ok=True)
+            self._mark.write_text(_CONTENT, "utf-8")
+        folder = self.path / cache_key(key)
+        return KeptVectors(folder, shard_size=TEXTS_AT_ONCE).write(texts, embed)
 
     def remove(self) -> None:
-        """Remove what we wrote. The folder stays, with a warning, if there is anything else."""
-        shards = list(self.path.glob(f"{_KEY}/{_SHARD}"))
-        parts = list(self.path.glob(f"{_KEY}/.{_SHARD}.*.st-xlret-tmp"))  # of a run that was killed
-        for shard in shards:
-            shard.unlink()
-        for part in parts:
-            shutil.rmtree(part, ignore_errors=True)
-        for folder in {path.parent for path in [*shards, *parts]}:
-            with suppress(OSError):
-                folder.rmdir()
-        if list(self.path.iterdir()) == [self._mark]:
-            shutil.rmtree(self.path, ignore_errors=True)
-        else:
-            warnings.warn(f"{self.path} stays: it holds files of others", stacklevel=2)
+        """Remove the folder; it stays, with a warning, if it holds what we have not written."""
+        if self.is_kept:
+            return
+        for path in self.path.rglob("*"):
+            name = path.relative_to(self.path).as_posix()
+            is_folder = path.is_dir() and not path.is_symlink()
+            if not is_folder and not _OURS.fullmatch(name):
+                warnings.warn(f"{self.path} stays: it also holds {name}", stacklevel=2)
+                return
+        shutil.rmtree(self.path, ignore_errors=True)

@@ -30,8 +30,7 @@ def check_matrix(rows: Any, name: str, width: int | None = None) -> None:
 
 def check_k(k: int, rows: int | None = None, of: str = "corpus") -> None:
     """Refuse a number of neighbours that is no whole number from 1 to the rows that there are."""
-    is_whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
-    if not is_whole or k < 1:
+    if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r} is no whole number from 1")
     if rows is not None and k > rows:
         raise ValueError(f"k={k} is larger than the {of} of {rows} rows")

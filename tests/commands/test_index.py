@@ -73,7 +73,7 @@ def test_indexing_continues_where_it_stopped(command: list[str], monkeypatch, ca
             raise OSError("a bad disk")
         return encode(self, texts, **options)
 
-    monkeypatch.setattr(index, "_AT_A_TIME", 20)
+    monkeypatch.setattr(index, "TEXTS_AT_ONCE", 20)
     monkeypatch.setattr(SentenceTransformer, "encode", counted)
     with pytest.raises(SystemExit, match="a bad disk"):
         main(command)
