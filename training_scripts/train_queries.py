@@ -10,7 +10,9 @@ A query learns from the best that you have:
 - --queries, questions that were asked, in any languages, without labels: it is to rank the
   documents as your encoder does with calibrated queries (`st-xlret calibrate --queries_only`), at
   half the temperature, which corrects mistakes;
-- neither: sentences of the documents take the place of questions, and gain less.
+- --further_queries, questions of others, likewise, such as MIRACL's: alone, or beside yours, which
+  are half of a batch then;
+- none of these: sentences of the documents take the place of questions, and gain less.
 
 Thousands of translations take more steps (--max_steps 300 --keep_trained 1), tens of thousands an
 hour of two cores (--max_steps 1000 --per_device_train_batch_size 128 --keep_trained 1). With
@@ -35,7 +37,7 @@ from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.queries import QueryOptions, calibrated_queries, numbered_queries
+from st_xlret.training.queries import QueryOptions, calibrated_queries
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.teacher import distillation_data
 
@@ -81,8 +83,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         queries = translations.datasets["query"]
     else:
         documents = data.load_documents(args.seed)
-        questions = data.load_queries(args.seed)
-        queries = numbered_queries(questions)
+        questions = data.load_questions(args.seed)
+        queries = questions.rows()
 
     # 2. The encoder of queries, and that of documents, which stays; they start alike.
     model = encoder.load_encoder([], args)
@@ -94,7 +96,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         goals = {data.pivot: translations.texts["query"]}
         loss = place_loss(model, goals, run)
     else:
-        loss = ranking_loss(model, questions, documents, run)
+        loss = ranking_loss(model, questions.by_language(), documents, run)
 
     # 4. Train the encoder of queries, go part of the way back, and save both.
     freeze_documents(model)

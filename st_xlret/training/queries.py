@@ -18,7 +18,49 @@ from st_xlret.training.data import PairOptions
 
 _ENOUGH = 5  # queries of a language that join the map of queries
 _FEWEST_TEXTS = 10  # of a language, for its mean
+_MOST_TIMES = 5  # that a question which was asked stands among those of others
 _KEPT_MEAN = 0.2  # less than a search by the map alone keeps: the student then finds more
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions without labels, by language.
+
+    Attributes:
+        asked: Those of one's own users.
+        further: Those of others.
+    """
+
+    asked: dict[str, list[str]]
+    further: dict[str, list[str]]
+
+    def by_language(self) -> dict[str, list[str]]:
+        """Each question once."""
+        both = {}
+        for language in [*self.asked, *self.further]:
+            texts = [*self.asked.get(language, []), *self.further.get(language, [])]
+            both[language] = list(dict.fromkeys(texts))
+        return both
+
+    def rows(self) -> Dataset:
+        """A data set, whose `label` is the number of a question, and so of its goal.
+
+        Questions that were asked are repeated, to be half of it if five times make a half.
+        """
+        rows: list[dict[str, Any]] = []
+        asked: list[dict[str, Any]] = []
+        for language, texts in self.by_language().items():
+            of_users = set(self.asked.get(language, []))
+            for text in texts:
+                row = {"query": text, "language": language, "label": len(rows)}
+                rows.append(row)
+                if text in of_users:
+                    asked.append(row)
+        if asked:
+            others = len(rows) - len(asked)
+            times = min(round(others / len(asked)), _MOST_TIMES)
+            rows += asked * (times - 1)
+        return Dataset.from_list(rows)
 
 
 @dataclass
@@ -36,7 +78,12 @@ class QueryOptions:
         ["sentence", "text", "document"],
     )
     queries: list[str] = option(
-        [], "Questions without labels: JSON lines, text files, a folder in BEIR's layout."
+        [],
+        "Questions that were asked, without labels: JSON lines, text files, a folder in BEIR's "
+        "layout.",
+    )
+    further_queries: list[str] = option(
+        [], "Questions of others, in any languages, likewise: half of a batch beside yours."
     )
     pairs: list[str] = option(
         [], "Translations: JSON lines, Moses, WikiMatrix, or two columns (X.en-fr.tsv)."
@@ -58,7 +105,7 @@ class QueryOptions:
 
     def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
         """Translations, and an evaluator of queries by those held out; None without any."""
-        others = [*self.queries, *self.documents]
+        others = [*self.queries, *self.further_queries, *self.documents]
         if self.pairs and others:
             raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
         options = PairOptions(
@@ -82,12 +129,12 @@ class QueryOptions:
         )
         return {language: sample.texts for language, sample in drawn.items()}
 
-    def load_queries(self, seed: int) -> dict[str, list[str]]:
-        """Questions, by language; without any, sentences of the documents in their place."""
-        if self.queries:
-            return sample_questions(
-                self.queries, None, texts_per_language=self.queries_per_language, seed=seed
-            )
+    def load_questions(self, seed: int) -> Questions:
+        """Questions; without any, sentences of the documents in their place."""
+        asked = self._load_questions(self.queries, seed)
+        further = self._load_questions(self.further_queries, seed)
+        if asked or further:
+            return Questions(asked, further)
         drawn = sample_texts(
             self.documents,
             languages=self.languages,
@@ -96,16 +143,14 @@ class QueryOptions:
             unit="sentence",
             seed=seed,
         )
-        return {language: sample.texts for language, sample in drawn.items()}
+        return Questions({}, {language: sample.texts for language, sample in drawn.items()})
 
-
-def numbered_queries(queries: dict[str, list[str]]) -> Dataset:
-    """Queries as a data set, whose `label` is the number of a query, and so of its goal."""
-    rows: list[dict[str, Any]] = []
-    for language, texts in queries.items():
-        for text in texts:
-            rows.append({"query": text, "language": language, "label": len(rows)})
-    return Dataset.from_list(rows)
+    def _load_questions(self, sources: list[str], seed: int) -> dict[str, list[str]]:
+        if not sources:
+            return {}
+        return sample_questions(
+            sources, None, texts_per_language=self.queries_per_language, seed=seed
+        )
 
 
 def calibrated_queries(

@@ -45,7 +45,7 @@ _LIBRARIES = ("sentence-transformers", "transformers", "torch", "datasets")
 _LINES = 20
 """The lines of losses that a short run logs."""
 
-_SOURCES = ("documents", "queries", "pairs", "retrieval", "dictionaries")
+_SOURCES = ("documents", "queries", "further_queries", "pairs", "retrieval", "dictionaries")
 """The options that name data, which the card lists."""
 
 

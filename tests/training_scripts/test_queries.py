@@ -28,8 +28,7 @@ def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None
     assert (raw.encode_document(["sun"]) == first.encode_document(["sun"])).all()
 
     # Then from questions without labels, which go on from there.
-    questions = [{"language": "fr", "text": text} for text in WORDS["fr"]]
-    log = write_jsonl(tmp_path / "log.jsonl", questions)
+    log = log_of_words(tmp_path)
     start = tmp_path / "run" / "model"
     results = train("queries", "--model", start, "--max_steps 4 --queries", log, output="second")
 
@@ -39,19 +38,24 @@ def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None
     assert (raw.encode_document(["sun"]) == second.encode_document(["sun"])).all()
 
 
-def asked(file: Path, code: str = "fr") -> Path:
-    """A log of questions of a word each."""
-    return write_jsonl(file, [{"language": code, "text": word} for word in WORDS[code]])
+def log_of_words(folder: Path) -> Path:
+    """A log of questions of a French word each."""
+    questions = [{"language": "fr", "text": word} for word in WORDS["fr"]]
+    return write_jsonl(folder / "log.jsonl", questions)
+
+
+def english_texts(file: Path) -> Path:
+    """Four texts of each English word."""
+    texts = []
+    for word in WORDS["en"]:
+        for other in ("sun", "moon", "star", "rain"):
+            texts.append({"language": "en", "text": f"{word} {other}"})
+    return write_jsonl(file, texts)
 
 
 def test_documents_in_one_language_need_no_further_option(train: Runner, tmp_path: Path) -> None:
-    log = asked(tmp_path / "log.jsonl")
-    collection = [
-        {"language": "en", "text": f"{word} {number}"}
-        for number in range(5)
-        for word in WORDS["en"]
-    ]
-    english = write_jsonl(tmp_path / "english.jsonl", collection)
+    log = log_of_words(tmp_path)
+    english = english_texts(tmp_path / "english.jsonl")
     options = ("--documents", english, "--queries", log)
 
     results = train("queries", "--max_steps 2 --save_strategy no", *options)
@@ -86,7 +90,7 @@ def test_the_same_texts_are_ranked_in_each_form_of_a_collection(
     write_jsonl(tmp_path / "beir" / "corpus.jsonl", corpus)
     write_jsonl(tmp_path / "lines.jsonl", lines)
     write_jsonl(tmp_path / "lists.jsonl", lists)
-    log = asked(tmp_path / "log.jsonl")
+    log = log_of_words(tmp_path)
 
     ranked = []
     for name in ("beir", "lines.jsonl", "lists.jsonl"):
@@ -96,3 +100,22 @@ def test_the_same_texts_are_ranked_in_each_form_of_a_collection(
     assert len(ranked[0]) == (24 if not unit else 48)
     assert torch.equal(ranked[0], ranked[1])
     assert torch.equal(ranked[0], ranked[2])
+
+
+def test_questions_of_users_and_of_others_are_half_of_a_batch_each(
+    train: Runner, tmp_path: Path
+) -> None:
+    log = log_of_words(tmp_path)
+    further = english_texts(tmp_path / "further.jsonl")
+
+    built = train.built("queries", "--queries", log, "--further_queries", further)
+
+    languages = built.datasets["language"][:]
+    assert languages.count("en") == 48
+    assert languages.count("fr") == 48
+    # A question has one goal, however often it stands.
+    assert len(set(built.datasets["query"])) == 60
+    assert sorted(set(built.datasets["label"])) == list(range(60))
+    assert len(built.loss.teacher) == 60
+    alone = train.built("queries", "--further_queries", further)
+    assert len(alone.datasets) == 48
