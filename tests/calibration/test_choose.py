@@ -1,14 +1,12 @@
 """The calibration that was asked for, beside other steps and other strengths."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from st_xlret.calibration import plots
 from st_xlret.calibration.bias import AS_IT_IS, BiasFigures, LanguageBias
 from st_xlret.calibration.choose import fit_and_compare
 from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
@@ -202,14 +200,3 @@ def test_a_rotation_is_fitted_once_at_a_strength_that_is_given() -> None:
     assert "rotate, strength 0.5" in compared.figures
     with pytest.raises(ValueError, match="'rotate'.*'auto'"):
         fit_and_compare(rows, steps=["rotate"], strength="auto", **RAW)
-
-
-def test_a_point_for_each_strength(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    monkeypatch.setattr(plots, "new_figure", lambda *_: figure)
-    as_it_is = {"strength": 0.0, "neighbours_kept": 1.0, "same_language_share": 0.75, "chance": 0.5}
-    whole = {**as_it_is, "strength": 1.0, "neighbours_kept": 0.5}
-    plots.plot_strengths([as_it_is, whole], tmp_path / "strength.png")
-    (axis,) = figure.axes
-    assert axis.lines[0].get_xydata().tolist() == [[100, 25], [50, 25]]
-    assert [text.get_text() for text in axis.texts] == ["0", "1"]

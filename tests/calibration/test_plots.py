@@ -42,3 +42,36 @@ def test_a_heat_map_of_many_languages_has_fewer_words(figures: list[Any]) -> Non
     assert len(many.axes[0].texts) == 0
     labels = [label.get_text() for label in many.axes[0].get_yticklabels()]
     assert labels == [f"l{row}" for row in range(0, 121, 3)]
+
+
+AS_IT_IS = {
+    "strength": 0.0,
+    "neighbours_kept": 1.0,
+    "same_language_share": 0.75,
+    "chance": 0.5,
+}
+WHOLE = {
+    "strength": 1.0,
+    "neighbours_kept": 0.5,
+    "same_language_share": 0.25,
+    "chance": 0.5,
+}
+
+
+def test_strengths_go_from_left_to_right_and_the_chosen_one_is_marked(figures: list[Any]) -> None:
+    plots.plot_strengths([AS_IT_IS, WHOLE], "strength.png", chosen=0.75)
+    axis = figures[0].axes[0]
+    in_others, kept, without_bias, chosen = axis.lines
+    left, right = axis.get_xlim()
+    assert left < right
+    assert in_others.get_xydata().tolist() == [[0, 25], [1, 75]]
+    assert kept.get_xydata().tolist() == [[0, 100], [1, 50]]
+    assert without_bias.get_ydata() == [50, 50]
+    assert chosen.get_xdata() == [0.75, 0.75]
+    assert chosen.get_label() == "chosen strength: 0.75"
+
+
+def test_a_heat_map_has_a_title(figures: list[Any]) -> None:
+    plots.plot_language_bias(["en", "fr"], np.eye(2), "bias.png", title="before the calibration")
+    axis = figures[0].axes[0]
+    assert axis.get_title() == "before the calibration"

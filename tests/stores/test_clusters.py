@@ -28,7 +28,7 @@ def example(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     )
     monkeypatch.chdir(tmp_path)
     section = (
-        (repository / "docs/guides/vectors.md")
+        (repository / "docs/guides/vectors-code.md")
         .read_text(encoding="utf-8")
         .partition("## From a laptop")[2]
     )

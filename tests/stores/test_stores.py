@@ -444,7 +444,7 @@ def test_databases_group_as_the_guide_says(
 ) -> None:
     """Row 4 alone is on page 2; page 0 has the rows 0 (en) and 1 (fr), page 1 2 (en) and 6 (fr)."""
     pages = [0, 0, 1, None, 2, None, 1, None, None, None]
-    guide = (repository / "docs/guides/vectors.md").read_text("utf-8")
+    guide = (repository / "docs/guides/vectors-code.md").read_text("utf-8")
     (code,) = (
         block
         for block in re.findall(r"```(?:py|sql)\n(.*?)```", guide, re.DOTALL)
