@@ -262,9 +262,12 @@ def test_nothing_private_of_other_libraries_is_imported(folder: str) -> None:
 def test_the_package_is_typed_and_has_one_version() -> None:
     text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{st_xlret.__version__}"\n' in text
+    citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {st_xlret.__version__}\n" in citation
     assert resources.files("st_xlret").joinpath("py.typed").is_file()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it is a program of the shell")
 def test_the_ci_program_runs_all_tests_from_anywhere(tmp_path: Path) -> None:
     # A copy: no environment stands in it, and none can be made.
     tree = tmp_path / "tree"
