@@ -61,13 +61,15 @@ def read_option_file(file: str) -> list[FileOption]:
 
 
 def _compose(file: str) -> yaml.Node | None:
-    text = Path(file).expanduser().read_text(encoding="utf-8-sig")
     try:
+        text = Path(file).expanduser().read_text(encoding="utf-8-sig")
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{file}, line {mark.line + 1}" if mark else file
         raise ValueError(f"{place}: {error.problem}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: no text in UTF-8 ({error})") from error
 
 
 def _value_of(node: yaml.Node) -> str | list[str] | None:

@@ -4,8 +4,8 @@ import re
 
 # Names of secrets, wherever a value follows; with more of a name after them, as `secret_name` has.
 _SURE = (
-    r"(?:(?:pass(?:phrase|w(?:or)?d)|pwd|secrets?|credentials?|auth(?:orization)?\b"
-    r"|(?:api|access|private|account|shared)[-_ ]?key)(?:[-_][\w-]+)?|[-_]token)"
+    r"(?:(?:pass(?:phrase|w(?:or)?d)|pwd|secrets?|credentials?|auth(?:orization)?\b|\bcookie\b"
+    r"|(?:api|access|private|account|shared|subscription)[-_ ]?key)(?:[-_][\w-]+)?|[-_]token)"
 )
 # Names that are words of everyday language, too.
 _SHORT = r"(?:\bpw|pass|token|key|sig(?:nature)?|\bauth)"
@@ -31,13 +31,15 @@ _FORMS = {
     r"(?-i:\b(AIza|ya29\.)[\w-]{20,})": r"\1***",
     r"(?-i:\b(eyJ)[\w-]+\.[\w-]+(?:\.[\w-]*)?)": r"\1***",
     r"\b(bearer\s+)[\w.~+/=-]{12,}": r"\1***",
-    # The login of a URL.
+    # The login of a URL, or of an address without a scheme.
     r"(\w{2,}:/*)\S*(@)": r"\1***\2",
+    r"[\w.%+-]+:[^\s/'\"]+(@\w)": r"***\1",
     # A setting, a parameter, a header, or a field of JSON.
     rf"({_SURE}(?:{_QUOTE})?{_EQUALS_OR_COLON}{_SCHEME}){_VALUE}": r"\1***",
     rf"({_QUOTED_SHORT}{_QUOTE}{_EQUALS_OR_COLON}{_SCHEME}){_VALUE}": r"\1***",
     rf"({_SHORT}{_EQUALS}{_SCHEME}){_VALUE}": r"\1***",
-    r"(token:\s*)(?=\S*\d)\S{12,}": r"\1***",
+    r"((?:token|key):\s*)(?=\S*\d)\S{12,}": r"\1***",
+    rf"(\bpw:\s*){_VALUE}": r"\1***",
     rf"(\({_QUOTE}[\w.-]*{_SURE}{_QUOTE},\s*{_SCHEME}){_VALUE}": r"\1***",
     # An option of a command line.
     rf"(--[\w-]*(?:{_SURE}|{_SHORT})\s+){_NOT_A_VALUE}{_VALUE}": r"\1***",

@@ -111,6 +111,13 @@ def test_an_option_without_a_value_keeps_its_default(
     assert read(f"mode: {nothing}\nmy_token: {nothing}\nlanguages: []") == Options()
 
 
+def test_a_file_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text("my_token: é", encoding="latin-1")
+    with pytest.raises(ValueError, match="options.yaml: no text in UTF-8"):
+        parse([Options], [str(file)])
+
+
 def test_a_null_in_quotes_is_a_text(read: Callable[..., Options]) -> None:
     assert read("my_token: 'null'").my_token == "null"
 

@@ -68,6 +68,8 @@ def load_retrieval(
         raise ValueError(
             f"positives must be 'passage' or 'sentence', which context needs, got {positives!r}"
         )
+    if negatives < 0:
+        raise ValueError(f"negatives={negatives} is below 0")
     language = check_language(language)
     loader = Loader(languages, exclude, skip_bad_lines, counts)
     opened = _open(sources, split, loader)

@@ -66,6 +66,8 @@ def test_a_sentence_has_its_passage_after_it(source: Path) -> None:
     assert f"It eats fish. {second}" in negatives_of(table, 1)
     with pytest.raises(ValueError, match="'passage'"):
         questions(source, context=True)
+    with pytest.raises(ValueError, match="negatives=-1"):
+        questions(source, negatives=-1)
 
 
 def negatives_of(table: Dataset, row: int) -> list[str]:
@@ -155,6 +157,7 @@ def test_fields_are_known_whatever_their_case(
     [
         ("corpus.jsonl", {"_id": "d1", "title": "T"}),
         ("corpus.jsonl", {"_id": "d1", "text": "T", "title": 3}),
+        ("corpus.jsonl", {"_id": "d1", "text": "T", "title": False}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": {"language": "xx1"}}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": [3]}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "answers": {"text": ["A"]}}),

@@ -163,6 +163,14 @@ def test_texts_that_are_missing_are_named(table: str, column: str, text: object)
         RetrievalData(tables["corpus"], tables["queries"], {"a": {"b": 1}})
 
 
+@pytest.mark.parametrize("name", [None, 1.0, ["d1"]])
+def test_what_is_no_id_is_named(name: object, tmp_path: Path) -> None:
+    documents = [*in_languages("en"), {"_id": name, "language": "en"}]
+    folder = write_pool(tmp_path, documents, in_languages("en"), ["q0 d0 1"])
+    with pytest.raises(DataError, match=r"corpus\.jsonl, line 2: .*string"):
+        read_beir(folder)
+
+
 @pytest.mark.parametrize("file", ["corpus", "queries"])
 def test_an_id_that_stands_twice_is_named(file: str, tmp_path: Path) -> None:
     twice = [{"_id": "d0", "language": "en"}, {"_id": "d0", "language": "en"}]
