@@ -47,7 +47,7 @@ def read_option_file(file: str) -> list[FileOption]:
     mapping = _compose(file)
     if not isinstance(mapping, yaml.MappingNode):
         raise ValueError(f"{file}: a file of options is a mapping of names to values")
-    options: dict[str, FileOption] = {}
+    options = {}
     for key, value in mapping.value:
         name = str(key.value).replace("-", "_")
         place = f"{file}, line {key.start_mark.line + 1}"

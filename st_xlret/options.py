@@ -117,7 +117,7 @@ def parse(
     words = list(sys.argv[1:] if arguments is None else arguments)
     files = list(takewhile(is_option_file, words))
     of_command = words[len(files) :]
-    of_files: list[FileOption] = []
+    of_files = []
     for file in files:
         of_files.extend(read_option_file(file))
 
@@ -223,7 +223,7 @@ def _check_objects(words: Sequence[str]) -> None:
 
 def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
     """Options of files as words of a command line, with the host's words for `on` and `off`."""
-    words: list[str] = []
+    words = []
     for each in of_files:
         if known.is_switch(each.name) and str(each.value).lower() in ("on", "off"):
             is_on = str(each.value).lower() == "on"

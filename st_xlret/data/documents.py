@@ -168,7 +168,7 @@ class DocumentSources:
         self.identities: list[str] = []
         self._collections: dict[str, Iterable[Any]] = {}
         paths, collections = split_sources(listed)
-        files: list[PathLike] = []
+        files = []
         for path in paths:
             place = Path(path).expanduser()
             if (place / "dataset_info.json").is_file():
@@ -206,7 +206,7 @@ class DocumentSources:
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
         """Stream the documents of all sources that are in the languages to keep."""
-        streams: dict[str, Records] = {}
+        streams = {}
         for file in self.files:
             streams[str(file)] = read_records(file, self.column, bad_lines)
         for name, collection in self._collections.items():

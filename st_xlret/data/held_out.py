@@ -19,8 +19,8 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     the same sentences are held out of all languages, and fewer of them.
     """
     generator = np.random.default_rng([seed, 11])
-    groups: list[list[int]] = []
-    chosen: list[int] = []
+    groups = []
+    chosen = []
     for group in rows_by_value(pairs, ["source_language", "target_language"]):
         shuffled = generator.permutation(group.rows).tolist()
         groups.append(shuffled)
@@ -48,7 +48,7 @@ def _hold_out_same_texts(
         for text in texts:
             rows_of_text.setdefault(text, set()).add(row)
     left_out: set[int] = set()
-    chosen: set[int] = set()
+    chosen = set()
     for rows in groups:
         count = _count_of(rows, per_language)
         # Those that are left out by now cost the least.

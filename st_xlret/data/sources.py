@@ -21,8 +21,8 @@ _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
 
 def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
     """The paths of a `sources` argument, and its data sets and other collections of records."""
-    paths: list[PathLike] = []
-    collections: list[Iterable[Any]] = []
+    paths = []
+    collections = []
     for source in _listed(sources):
         if isinstance(source, str | os.PathLike):
             paths.append(source)
@@ -85,7 +85,7 @@ def source_files(
 
     A folder without any that is wanted is read whole if `alone` is true of all its files.
     """
-    files: set[Path] = set()
+    files = set()
     for source in paths:
         path = Path(source).expanduser().resolve()
         if path.is_file():

@@ -104,7 +104,7 @@ class _Row(NamedTuple):
 
 def _rows_and_their_lines(path: PathLike, delimiter: str) -> Iterator[_Row]:
     """Each row that the csv module reads, and the lines that it took for that row alone."""
-    lines: list[str] = []
+    lines = []
 
     def kept(read: Iterable[str]) -> Iterator[str]:
         for line in read:

@@ -206,7 +206,7 @@ def _matchers_by_pair(
 
     Their directions are judged by the first pairs.
     """
-    matchers: dict[str, WordMatcher] = {}
+    matchers = {}
     both = []
     for dictionary in dictionaries:
         both += [dictionary, dictionary.swap_languages()]

@@ -29,7 +29,7 @@ def _languages_of_router(router: Router) -> dict[str, str]:
     for (task, _), route in router.route_mappings.items():
         if task:
             route_of[task] = route
-    languages: dict[str, str] = {}
+    languages = {}
     for task in route_of:
         with suppress(ValueError):
             languages[task] = check_language(task.removeprefix("query_"))
@@ -45,7 +45,7 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
     languages = list(task_languages(model).values())
     if not languages:
         return [code or None for code in codes]
-    known: dict[str | None, str | None] = {}
+    known = {}
     without = []
     for code in dict.fromkeys(codes):
         known[code] = find_language(code, languages) if code else None
@@ -67,7 +67,7 @@ def router_tasks(
     It is that of the role without maps, or for texts that name no language.
     """
     languages = task_languages(model)
-    task_of: dict[str | None, str | None] = {}
+    task_of = {}
     for code in codes:
         if code not in task_of:
             task_of[code] = _router_task(languages, code, role)

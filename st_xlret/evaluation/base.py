@@ -74,7 +74,7 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
     of_languages = list(scores.values())
     if not of_languages:
         return {}
-    means: dict[str, float] = {}
+    means = {}
     for name in of_languages[0]:
         if all(name in values for values in of_languages):
             total = sum(values[name] for values in of_languages)
@@ -302,7 +302,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return f"mean of the {states}"
 
     def _calibration_in_words(self, model: SentenceTransformer) -> str:
-        parts: list[str] = []
+        parts = []
         of_model = dict.fromkeys(task_languages(model).values())
         if self._uses_whole_model and of_model:
             parts.append(f"in the model, by the language of the texts ({', '.join(of_model)})")
@@ -336,7 +336,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             file = _csv_file(Path(output_path, f"{name}_evaluation_results.csv"))
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
-        of_languages: dict[str, float] = {}
+        of_languages = {}
         on_card = dict(averages)
         for code, values in result.scores.items():
             on_card[f"{code}_{self.primary}"] = values[self.primary]
@@ -408,7 +408,7 @@ def _read_rows(file: Path) -> list[dict[str, object]] | None:
 
 
 def _as_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    names: dict[str, None] = {}
+    names = {}
     for row in rows:
         names.update(dict.fromkeys(row))
     text = StringIO(newline="")

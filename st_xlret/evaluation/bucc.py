@@ -143,7 +143,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
         What is mined is kept in `mined_pairs`.
         """
-        scores: Scores = {}
+        scores = {}
         for language, corpus in self.corpora.items():
             training = self.training[language]
             candidates = self._mine_pairs(model, training, language)
@@ -170,7 +170,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         )
         names_of_sources = list(sources.values())
         names_of_targets = list(targets.values())
-        pairs: list[MinedPair] = []
+        pairs = []
         for score, source_row, target_row in mined:
             source = names_of_sources[source_row]
             target = names_of_targets[target_row]
@@ -190,7 +190,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
             "direction": "both, merged",
         }
         entries.update(super().protocol(model))
-        sizes: list[str] = []
+        sizes = []
         for code, corpus in self.corpora.items():
             size = f"{len(corpus.source)} x {len(corpus.target)}"
             sizes.append(f"{code} {size} with {len(corpus.gold or ())} pairs")
@@ -254,12 +254,12 @@ def load_bucc(
 
     It is `"sample"`, `"training"` or `"test"`.
     """
-    folder_of: dict[str, Path] = {}
+    folder_of = {}
     for file in sorted(files_below(Path(folder))[1]):
         code, found, _ = file.name.removesuffix(".gz").partition(f"-en.{split}.{_ENGLISH}")
         if found:
             folder_of[code] = file.parent
-    corpora: dict[str, BUCCCorpus] = {}
+    corpora = {}
     for code in chosen_names(languages, sorted(folder_of), f"{folder} ({split})"):
         place = folder_of[code]
         start = f"{code}-en.{split}"
@@ -273,7 +273,7 @@ def load_bucc(
 
 
 def _read_sentences_by_id(file: Path) -> dict[str, str]:
-    sentences: dict[str, str] = {}
+    sentences = {}
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")
         if not tab or name in sentences:
@@ -286,7 +286,7 @@ def _read_sentences_by_id(file: Path) -> dict[str, str]:
 def _read_gold(
     file: Path, source: Mapping[str, str], target: Mapping[str, str]
 ) -> set[tuple[str, str]]:
-    pairs: set[tuple[str, str]] = set()
+    pairs = set()
     for number, line in read_lines(file):
         with name_file_in_errors(file, number):
             one, other = line.split("\t")
@@ -302,12 +302,12 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
     """The training split, which is named "test" there; its gold pairs are row numbers from 1."""
     from datasets import load_dataset
 
-    corpora: dict[str, BUCCCorpus] = {}
+    corpora = {}
     for code in chosen_names(languages, LANGUAGES, HUB_DATASET):
         row = load_dataset(HUB_DATASET, f"{code}-en", split="test")[0]
         # A KeyError where its rows are aligned pairs: nothing is to be mined.
         with name_file_in_errors(HUB_DATASET):
-            gold: set[tuple[str, str]] = set()
+            gold = set()
             for one, other in row["gold"]:
                 gold.add((_row_name(code, one), _row_name(_ENGLISH, other)))
         source = _sentences_by_number(row["sentence1"], code)
@@ -317,7 +317,7 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
 
 
 def _sentences_by_number(sentences: Sequence[str], code: str) -> dict[str, str]:
-    named: dict[str, str] = {}
+    named = {}
     for number, text in enumerate(sentences, start=1):
         named[_row_name(code, number)] = text.strip()
     return named

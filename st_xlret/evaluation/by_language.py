@@ -55,7 +55,7 @@ def language_metrics(
     """
     of_documents = np.array(languages_of_labels(document_languages))
     of_queries = languages_of_labels(query_languages)
-    rows: list[dict[str, float]] = []
+    rows = []
     for ranked, judged, language in zip(ranking, relevant, of_queries, strict=True):
         gold = judged[judged >= 0]
         if len(gold) > 0 and language:

@@ -106,7 +106,7 @@ def average_precisions(
 
     Rows below 0 are relevant documents that are missing.
     """
-    precisions: list[float] = []
+    precisions = []
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         stop = start + _QUERIES_AT_ONCE
         scores = (queries[start:stop] @ documents.T).cpu().numpy()
@@ -116,7 +116,7 @@ def average_precisions(
 
 
 def _average_precision(scores: NDArray[Any], gold: Rows) -> float:
-    ranks: list[int] = []
+    ranks = []
     for row in gold[gold >= 0]:
         score = scores[row]
         better = np.count_nonzero(scores > score)
@@ -132,7 +132,7 @@ def read_lareqa(folder: PathLike, *, split: str = _MIXED, context: bool = False)
 
     The arguments are those of reading of `LAReQAEvaluator`.
     """
-    paragraphs: dict[str, str] = {}
+    paragraphs = {}
     if is_beir_folder(Path(folder)):
         data = read_beir(folder, split=split)
         if context:
@@ -155,7 +155,7 @@ def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
 
     XQuAD-R has titles in the file and none in the published protocol.
     """
-    rows: list[TextRow] = []
+    rows = []
     for row in corpus:
         name = row["id"]
         text = row["text"]
@@ -167,7 +167,7 @@ def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
 
 def _read_paragraphs(folder: PathLike) -> dict[str, str]:
     """Candidate id to its paragraph: the sentences that share `metadata.context`, joined."""
-    paragraph_of: dict[str, tuple[str, str]] = {}
+    paragraph_of = {}
     sentences: dict[tuple[str, str], list[str]] = {}
     file = find_file(folder, "corpus.jsonl")
     for number, record in read_jsonl(file):
@@ -176,7 +176,7 @@ def _read_paragraphs(folder: PathLike) -> dict[str, str]:
             paragraph = (str(about["context"]), about["language"])
             paragraph_of[text_of_record(record).id] = paragraph
             sentences.setdefault(paragraph, []).append(record["text"].strip())
-    text_of: dict[str, str] = {}
+    text_of = {}
     for name, paragraph in paragraph_of.items():
         _, code = paragraph
         text_of[name] = join_sentences(sentences[paragraph], code)
@@ -223,9 +223,9 @@ class _SquadPool:
 
     def judgements(self, split: str) -> dict[str, dict[str, int]]:
         """The candidates that are right, in all languages or in that of the question."""
-        qrels: dict[str, dict[str, int]] = {}
+        qrels = {}
         for name, number in self.number_of.items():
-            right: dict[str, int] = {}
+            right = {}
             code = name[:2]
             for candidate in self.answers[number]:
                 if split != _BY_LANGUAGE or candidate.startswith(code):

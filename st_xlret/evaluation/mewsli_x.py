@@ -53,8 +53,8 @@ class MewsliXEvaluator(RetrievalEvaluator):
         """The evaluator of the pool of entities, with the mentions of a split."""
         entities = find_file(folder, "candidate_set_entities.jsonl")
         mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
-        queries: list[TextRow] = []
-        qrels: dict[str, dict[str, int]] = {}
+        queries = []
+        qrels = {}
         for query, entity in _read_mentions(mentions):
             queries.append(query)
             name = query[0]
@@ -94,7 +94,7 @@ def mention_in_context(
 
 
 def _sentence_spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
+    spans = []
     for span in record["sentence_spans"]:
         spans.append((span["start"], span["end"]))
     return spans

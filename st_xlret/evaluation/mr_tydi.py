@@ -115,7 +115,7 @@ def _download(languages: Sequence[str]) -> list[Path]:
     from huggingface_hub import snapshot_download
 
     patterns = [f"{_folder_name(code)}/*" for code in languages]
-    roots: list[Path] = []
+    roots = []
     for repository in (HUB_CORPUS, HUB_QUERIES):
         root = snapshot_download(repository, repo_type="dataset", allow_patterns=patterns)
         roots.append(Path(root))
@@ -176,8 +176,8 @@ def _read_questions(file: Path, language: str) -> Iterator[TextRow]:
 
 def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Qrels]:
     """The Hub's records of questions with the passages that are right."""
-    rows: list[TextRow] = []
-    judgements: Qrels = {}
+    rows = []
+    judgements = {}
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             name = record["query_id"]

@@ -82,7 +82,7 @@ def _subsets(kind: type[BenchmarkEvaluator]) -> dict[str, list[str]]:
     """Name of a subset to its languages and scripts, as mteb writes them."""
     if kind is TatoebaEvaluator:
         return dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts)
-    subsets: dict[str, list[str]] = {}
+    subsets = {}
     for code in kind.question_languages:
         if kind is BUCCEvaluator:
             subsets[f"{code}-en"] = [_language_and_script(code), _language_and_script("en")]

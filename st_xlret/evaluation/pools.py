@@ -49,10 +49,10 @@ def texts_table(rows: Iterable[TextRow]) -> Dataset:
 
     A missing language is "".
     """
-    ids: list[str] = []
-    titles: list[str] = []
-    texts: list[str] = []
-    labels: list[str] = []
+    ids = []
+    titles = []
+    texts = []
+    labels = []
     for name, title, text, label in rows:
         ids.append(name)
         titles.append(title)
@@ -70,7 +70,7 @@ def full_texts(table: Dataset) -> list[str]:
         return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
     titles = table["title"][:]
     texts = table["text"][:]
-    joined: list[str] = []
+    joined = []
     for title, text in zip(titles, texts, strict=True):
         joined.append(f"{title} {text}".strip())
     return joined
@@ -146,7 +146,7 @@ def _refuse_missing_texts(table: Dataset, what: str) -> None:
 def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
     """The rows in some languages, in the order of these."""
     codes = np.array(table["language"][:])
-    rows: list[int] = []
+    rows = []
     for language in languages:
         rows += np.flatnonzero(codes == language).tolist()
     return Dataset.from_dict(table[rows])
@@ -155,9 +155,9 @@ def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
 def _judgements_of(documents: Dataset, qrels: Qrels) -> Qrels:
     """The judgements of some documents alone."""
     names = set(documents["id"][:])
-    judgements: Qrels = {}
+    judgements = {}
     for query, grades in qrels.items():
-        of_query: dict[str, int] = {}
+        of_query = {}
         for name, grade in grades.items():
             if name in names:
                 of_query[name] = grade
@@ -180,7 +180,7 @@ def _find_relevant_rows(
     row_of_query = _only_rows(query_rows, file)
     row_of_document = _only_rows(document_rows, file)
 
-    relevant: dict[int, Rows] = {}
+    relevant = {}
     for query, grades in qrels.items():
         rows = [row_of_document[name] for name, grade in grades.items() if grade > 0]
         if rows:
@@ -207,7 +207,7 @@ def _rows_by_id(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
 
 def _only_rows(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int]:
     """The row of each id, which stands once."""
-    only: dict[str, int] = {}
+    only = {}
     for name, rows in rows_of.items():
         count = len(rows)
         if count != 1:

@@ -50,7 +50,7 @@ class PublishedRow:
     @property
     def label(self) -> str:
         """The origin of the row, for a table."""
-        details: list[str] = []
+        details = []
         if self.setting:
             details.append(self.setting)
         split = self.measured_as.get("split")
@@ -68,7 +68,7 @@ class PublishedRow:
 
     def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
         """Name to this row's value of each entry in which the protocol of a result differs."""
-        different: dict[str, str] = {}
+        different = {}
         for name, value in self.measured_as.items():
             if name in protocol and protocol[name] != value:
                 different[name] = value
@@ -84,7 +84,7 @@ def published_rows(
     """
     file = Path(__file__).parent / "published_results.json"
     tables = json.loads(file.read_text(encoding="utf-8"))
-    rows: list[PublishedRow] = []
+    rows = []
     for table in tables.get(benchmark, []):
         of_table = table.get("metric", "accuracy")
         if metric not in (None, of_table):
@@ -160,7 +160,7 @@ def published_comparisons(result: BenchmarkResult, model_name: str) -> list[str]
     if result.benchmark not in BENCHMARKS:
         return []
     kind = BENCHMARKS[result.benchmark]
-    parts: list[str] = []
+    parts = []
     for metric in kind.published_metrics:
         if metric in result.average:
             parts += _comparison(result, model_name, metric, kind.languages_in_all)

@@ -59,7 +59,7 @@ def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
 
 
 def _table_of_languages(result: BenchmarkResult) -> str:
-    records: list[dict[str, str]] = []
+    records = []
     for name, values in [*result.scores.items(), ("average", result.average)]:
         record = {"language": name}
         for metric, value in values.items():
@@ -105,7 +105,7 @@ def seed_means(runs: Runs) -> Means:
 
 
 def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, SeedMean]:
-    means: dict[str, SeedMean] = {}
+    means = {}
     for metric in seeds[0].average:
         values = [result.average[metric] for result in seeds if metric in result.average]
         if len(values) < len(seeds):
@@ -192,7 +192,7 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
 
 def _metrics_of(means: Means) -> list[str]:
     """The metrics that any system has."""
-    metrics: dict[str, None] = {}
+    metrics = {}
     for of_system in means.values():
         metrics.update(dict.fromkeys(of_system))
     return list(metrics)
@@ -200,7 +200,7 @@ def _metrics_of(means: Means) -> list[str]:
 
 def _comparison_table(results: Runs, means: Means) -> str:
     metrics = _metrics_of(means)
-    rows: list[list[str]] = []
+    rows = []
     for name, seeds in results.items():
         row = [name]
         for metric in metrics:

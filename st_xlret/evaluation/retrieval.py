@@ -103,7 +103,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def evaluated_languages(self) -> list[str]:
         """The languages of the queries that count; all pools are loaded, and stay in memory."""
-        languages: list[str] = []
+        languages = []
         for name, pool in self.pools.items():
             data = _loaded(pool)
             self.pools[name] = data
@@ -186,7 +186,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per query language, their averages, and the protocol with the sizes of pools."""
         result = super().evaluate(model)
-        sizes: list[str] = []
+        sizes = []
         for name, size in self.sizes.items():
             sizes.append(f"{name} {size}" if len(self.sizes) > 1 else str(size))
         result.protocol["languages"] = str(len(result.scores))
@@ -243,7 +243,7 @@ def score_ranking(
     if is_mixed:
         of_documents = data.corpus["language"][:]
         values |= language_metrics(ranking, data.relevant, asked, of_documents)
-    scores: Scores = {}
+    scores = {}
     for code in dict.fromkeys(asked):
         is_asked = np.array([other == code for other in asked])
         scores[code] = _means(values, is_asked)
@@ -253,13 +253,13 @@ def score_ranking(
 def _metrics_of_queries(
     ranking: Rows, relevant: Sequence[Rows], names: Sequence[str]
 ) -> dict[str, Values]:
-    found: list[NDArray[np.bool_]] = []
-    counts: list[int] = []
+    found = []
+    counts = []
     for ranked, gold in zip(ranking, relevant, strict=True):
         found.append(np.isin(ranked, gold))
         counts.append(len(gold))
     hits = np.array(found)
-    values: dict[str, Values] = {}
+    values = {}
     for name in names:
         kind, _, _ = name.partition("_at_")
         metric = METRICS[kind]
@@ -275,7 +275,7 @@ def _depth_of(metric: str) -> int:
 
 def _means(values: Mapping[str, Values], chosen: NDArray[np.bool_]) -> dict[str, float]:
     """The mean of each metric over some queries, without those that have no value."""
-    means: dict[str, float] = {}
+    means = {}
     for name, of_queries in values.items():
         of_chosen = of_queries[chosen]
         if np.isnan(of_chosen).all():

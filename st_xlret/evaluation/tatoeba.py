@@ -105,7 +105,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     def score(self, model: SentenceTransformer) -> Scores:
         """Accuracies per pair."""
         vectors = _SentenceVectors(self, model)
-        scores: Scores = {}
+        scores = {}
         for name, (one, other) in self.sentences.items():
             first, second = self.languages_of[name]
             source = vectors.of(first, one)
@@ -137,8 +137,8 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         return entries
 
     def _sizes_in_words(self) -> str:
-        counts: list[int] = []
-        named: list[str] = []
+        counts = []
+        named = []
         for name, (sentences, _) in self.sentences.items():
             counts.append(len(sentences))
             named.append(f"{name} {len(sentences)}")
@@ -300,7 +300,7 @@ def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
 def _first_equal_rows(rows: Tensor) -> Tensor:
     """For each row the first one that is equal to it."""
     first: dict[bytes, int] = {}
-    numbers: list[int] = []
+    numbers = []
     for number, row in enumerate(rows.cpu().numpy()):
         numbers.append(first.setdefault(row.tobytes(), number))
     return torch.tensor(numbers)

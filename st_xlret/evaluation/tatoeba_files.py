@@ -64,10 +64,10 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
     """
     if folder is None:
         return _load_hub(languages)
-    there: set[str] = set()
+    there = set()
     for file in Path(folder).glob("tatoeba.*-eng.eng*"):
         there.add(file.name.split(".")[1].removesuffix("-eng"))
-    pairs: SentencePairs = {}
+    pairs = {}
     for code in _choose_codes(there, languages, str(folder)):
         sentences = _read_sentences(folder, f"tatoeba.{code}-eng.{code}")
         english = _read_sentences(folder, f"tatoeba.{code}-eng.eng")
@@ -80,7 +80,7 @@ def _load_hub(languages: Sequence[str] | None) -> SentencePairs:
 
     table = load_dataset(HUB_DATASET, split="test").to_pandas()
     rows_of = {pair.removesuffix("-eng"): rows for pair, rows in table.groupby("lang")}
-    pairs: SentencePairs = {}
+    pairs = {}
     for code in _choose_codes(rows_of, languages, HUB_DATASET):
         rows = rows_of[code]
         # The rows still end with the newline of LASER's files.
@@ -96,7 +96,7 @@ def _choose_codes(codes: Iterable[str], languages: Sequence[str] | None, where: 
     By default all, sorted.
     """
     there = sorted(codes)
-    code_of: dict[str, str] = {}
+    code_of = {}
     for code in there:
         code_of[tatoeba_language(code)] = code
         code_of[code] = code
@@ -116,10 +116,10 @@ def join_on_english(folder: PathLike | None, pairs: LanguagePairs) -> SentencePa
     codes_of = _as_in_files(pairs)
     languages = dict.fromkeys(code for both in codes_of.values() for code in both)
     with_english = load_tatoeba(folder, list(languages))
-    joined: SentencePairs = {}
+    joined = {}
     for name, (one, other) in codes_of.items():
         translations = _by_english(*with_english[other])
-        both: list[tuple[str, str]] = []
+        both = []
         for text, english in zip(*with_english[one], strict=True):
             if english in translations:
                 both.append((text, translations.pop(english)))
@@ -132,7 +132,7 @@ def join_on_english(folder: PathLike | None, pairs: LanguagePairs) -> SentencePa
 
 def _as_in_files(pairs: LanguagePairs) -> LanguagePairs:
     """The languages of pairs by their codes in Tatoeba's files."""
-    codes_of: dict[str, tuple[str, str]] = {}
+    codes_of = {}
     for name, (one, other) in pairs.items():
         codes_of[name] = (_code_in_files(one), _code_in_files(other))
     return codes_of
@@ -165,7 +165,7 @@ def draw_export_pairs(folder: Path, pairs: LanguagePairs) -> SentencePairs:
     languages = {code for both in codes_of.values() for code in both}
     sentences = _export_sentences(folder, languages)
     linked = _export_links(folder, sentences)
-    drawn: dict[str, list[tuple[int, int]]] = {}
+    drawn = {}
     for name, (one, other) in codes_of.items():
         is_one = pc.equal(linked["language"], one)
         is_other = pc.equal(linked["language_other"], other)
@@ -177,10 +177,10 @@ def draw_export_pairs(folder: Path, pairs: LanguagePairs) -> SentencePairs:
         for both in numbers:
             ids.update(both)
     taken = sentences.filter(pc.is_in(sentences["id"], pa.array(ids, pa.int64())))
-    text_of: dict[int, str] = {}
+    text_of = {}
     for row in taken.to_pylist():
         text_of[row["id"]] = row["text"]
-    texts: SentencePairs = {}
+    texts = {}
     for name, numbers in drawn.items():
         first = [text_of[one] for one, _ in numbers]
         second = [text_of[other] for _, other in numbers]
@@ -203,7 +203,7 @@ def _export_sentences(folder: Path, wanted: Collection[str]) -> pa.Table:
 
     sentences = _export_table(folder, "sentences.csv", ["id", "language", "text"])
     codes = sentences["language"].dictionary_encode().combine_chunks()
-    names: list[str] = []
+    names = []
     for code in codes.dictionary.to_pylist():
         if code.isalpha():  # an unknown language is \N
             code = tatoeba_language(code)
@@ -232,9 +232,9 @@ def _export_table(folder: Path, name: str, columns: list[str]) -> pa.Table:
 
 def _distinct_pairs(pairs: Iterable[tuple[Side, Side]]) -> list[tuple[Side, Side]]:
     """The pairs of which neither side occurs earlier."""
-    seen_first: set[Side] = set()
-    seen_second: set[Side] = set()
-    distinct: list[tuple[Side, Side]] = []
+    seen_first = set()
+    seen_second = set()
+    distinct = []
     for one, other in pairs:
         if one not in seen_first and other not in seen_second:
             seen_first.add(one)

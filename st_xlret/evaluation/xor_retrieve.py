@@ -126,7 +126,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         for ranked, answers, code in zip(ranking, data.answers, languages, strict=True):
             of_question = _hits(best.tokens(ranked), answers)
             hits.setdefault(code, []).append(of_question)
-        scores: Scores = {}
+        scores = {}
         for code, of_questions in hits.items():
             means = np.mean(of_questions, axis=0).tolist()
             scores[code] = dict(zip(BUDGETS, means, strict=True))
@@ -143,7 +143,7 @@ class _BestTokens:
 
     def tokens(self, ranked: Sequence[int]) -> list[str]:
         """As many tokens as the largest budget has, of the best passages."""
-        tokens: list[str] = []
+        tokens = []
         for row in ranked:
             tokens += self._of_passage(row)
             if len(tokens) >= _MOST_TOKENS:
@@ -162,7 +162,7 @@ class _BestTokens:
 
 def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
     """Whether an answer is among the first tokens, for each budget."""
-    hits: list[bool] = []
+    hits = []
     for budget in BUDGETS.values():
         text = " ".join(tokens[:budget])
         hits.append(any(answer in text for answer in answers))
@@ -193,7 +193,7 @@ class _Question:
 
 def _read_questions(file: Path) -> Iterator[_Question]:
     """The questions that count: the released test file has no answers."""
-    names: set[str] = set()
+    names = set()
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             if not isinstance(record["answers"], list):
@@ -237,7 +237,7 @@ def _tokenizer_without_punkt(nltk: Any) -> Callable[[str], list[str]]:
     words = nltk.tokenize.NLTKWordTokenizer()
 
     def tokenize(text: str) -> list[str]:
-        tokens: list[str] = []
+        tokens = []
         for sentence in sentencex.segment("en", text):
             tokens += words.tokenize(sentence)
         return tokens

@@ -43,7 +43,7 @@ def languages_of_labels(labels: Iterable[Any]) -> list[str]:
 
     A `ValueError` refuses one that is no code.
     """
-    code_of: dict[Any, str] = {}
+    code_of = {}
     codes = []
     for label in labels:
         if label not in code_of:
@@ -89,7 +89,7 @@ def several_names(names: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
-    found: list[str] = []
+    found = []
     for field in wanted:
         alike = [name for name in names if _folded(name) == _folded(field)]
         found += sorted(alike, key=lambda name: name != field)
@@ -105,7 +105,7 @@ def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
     There the labels may be.
     """
-    looks_so: dict[str, bool] = {}
+    looks_so = {}
     for row in rows:
         for name, value in row.items():
             try:
