@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -90,80 +90,61 @@ def build_word_samples(
     """
     listed = list(dictionaries)
     counts = Counts() if counts is None else counts
-    stops = _StopWords(stop_words_by_language)
-    choice = _Choice(samples_per_pair, seed)
+    stops = _folded_stop_words(stop_words_by_language)
     finder = _TokenFinder(tokenizer, max_seq_length, counts)
     words = [[one.source_language, one.target_language, one.entries] for one in listed]
-    options = [max_seq_length, samples_per_pair, seed, stops.folded is None, stops.folded or {}]
+    listed_stops = {code: sorted(of_code) for code, of_code in (stops or {}).items()}
+    options = [max_seq_length, samples_per_pair, seed, stops is None, listed_stops]
     state = tokenizer.backend_tokenizer.to_str()
     key = cache_key([generate_fingerprint(pairs), words, state, *options])
+
+    def samples() -> Iterator[Sample]:
+        matchers = _Matchers(_matchers_by_pair(pairs, listed, stops), counts)
+        for languages, found in _samples_of_pairs(pairs, matchers, finder):
+            chosen = _chosen(found, samples_per_pair, seed)
+            counts[languages, "samples"] += len(chosen)
+            yield from chosen
+
     return cached_table(
         f"word-samples-{key}",
         _COLUMNS,
-        _samples(pairs, listed, stops, finder, choice),
+        samples(),
         counts=counts,
         cache_dir=cache_dir,
         needed="word-positioned samples",
     )
 
 
-def _samples(
-    pairs: datasets.Dataset,
-    dictionaries: Sequence[Dictionary],
-    stops: _StopWords,
-    finder: _TokenFinder,
-    choice: _Choice,
-) -> Iterator[Sample]:
-    matchers = _Matchers(_matchers_by_pair(pairs, dictionaries, stops), finder.counts)
+def _folded_stop_words(
+    by_language: Mapping[str, Collection[str]] | None,
+) -> dict[str, frozenset[str]] | None:
+    if by_language is None:
+        return None
+    return {code: frozenset(map(fold_text, words)) for code, words in by_language.items()}
+
+
+def _samples_of_pairs(
+    pairs: datasets.Dataset, matchers: _Matchers, finder: _TokenFinder
+) -> Iterator[tuple[str, list[Sample]]]:
+    """The languages and the samples of each pair that has any."""
     batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
     for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
         columns = [batch[name] for name in _TEXTS]
         matched = []
-        for source, target, source_language, target_language in zip(*columns, strict=True):
-            sentences = Sentences(
-                clean_text(source or ""), clean_text(target or ""), source_language, target_language
-            )
+        for source, target, *languages in zip(*columns, strict=True):
+            sentences = Sentences(clean_text(source or ""), clean_text(target or ""), *languages)
             matches = matchers.matches_or_none(sentences)
             if matches is not None:
                 matched.append(MatchedPair(sentences, matches))
-        for languages, samples in finder.find_samples(matched):
-            chosen = choice.of(samples)
-            finder.counts[languages, "samples"] += len(chosen)
-            yield from chosen
+        yield from finder.find_samples(matched)
 
 
-class _StopWords:
-    """The stop words of each language: those that are given, or those of `stopwordsiso`."""
-
-    def __init__(self, by_language: Mapping[str, Collection[str]] | None) -> None:
-        self.folded: dict[str, list[str]] | None = None
-        if by_language is not None:
-            self.folded = {}
-            for code, words in by_language.items():
-                self.folded[code] = sorted(map(fold_text, words))
-
-    def __call__(self, code: str) -> Collection[str]:
-        if self.folded is None:
-            return stop_words(code)
-        return frozenset(self.folded.get(code, ()))
-
-
-@dataclass
-class _Choice:
-    """Chooses the samples of a pair where there are more than wanted."""
-
-    most: int | None
-    seed: int
-
-    def of(self, samples: list[Sample]) -> list[Sample]:
-        if self.most is None:
-            return samples
-        by_hash = sorted(samples, key=self._hash)
-        chosen = by_hash[: max(0, self.most)]
-        return [sample for sample in samples if sample in chosen]
-
-    def _hash(self, sample: Sample) -> int:
-        return zlib.crc32(repr((self.seed, *sample)).encode())
+def _chosen(samples: list[Sample], most: int | None, seed: int) -> list[Sample]:
+    """Of more samples than wanted those with the lowest hashes, in their order."""
+    if most is None:
+        return samples
+    by_hash = sorted(samples, key=lambda sample: zlib.crc32(repr((seed, *sample)).encode()))
+    return [sample for sample in samples if sample in by_hash[: max(0, most)]]
 
 
 class _Matchers:
@@ -200,12 +181,13 @@ class _Matchers:
 def _matchers_by_pair(
     pairs: datasets.Dataset,
     dictionaries: Sequence[Dictionary],
-    stop_words_of: Callable[[str], Collection[str]],
+    stops: Mapping[str, frozenset[str]] | None,
 ) -> dict[str, WordMatcher]:
     """A matcher for each language pair that has dictionaries.
 
     Their directions are judged by the first pairs.
     """
+    stop_words_of = stop_words if stops is None else lambda code: stops.get(code, frozenset())
     matchers = {}
     both = []
     for dictionary in dictionaries:
