@@ -8,7 +8,7 @@ from urllib.parse import unquote
 _TABLE_LOGS = ("_delta_log", ".hoodie", "_spark_metadata", "metadata/*.metadata.json")
 
 
-class FilesBelow(NamedTuple):
+class _FilesBelow(NamedTuple):
     """All files and links below a folder, those that belong to it, and the log of a table.
 
     The log says which of the files count.
@@ -19,7 +19,7 @@ class FilesBelow(NamedTuple):
     table_log: str | None
 
 
-def files_below(folder: Path) -> FilesBelow:
+def files_below(folder: Path) -> _FilesBelow:
     """What is below a folder; what is hidden, or of work that is not done, does not belong."""
     paths = list(folder.rglob("*"))
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
@@ -29,7 +29,7 @@ def files_below(folder: Path) -> FilesBelow:
         if _is_table_log(path) and _belongs(path.parent, folder):
             table_log = path.name
             break
-    return FilesBelow(every, belonging, table_log)
+    return _FilesBelow(every, belonging, table_log)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 FOLDER_MARK = ".st-xlret.json"
 
-Digests: TypeAlias = dict[str, str]
+_Digests: TypeAlias = dict[str, str]
 
 _BLOCK = 2**20
 
@@ -46,7 +46,7 @@ def find_unmarked(folder: Path) -> str | None:
     return None
 
 
-def read_mark(mark: Path, writer: str = "st-xlret") -> Digests:
+def read_mark(mark: Path, writer: str = "st-xlret") -> _Digests:
     """What a writer wrote: the digest of each file by its name. Nothing where there is no mark."""
     try:
         content = json.loads(mark.read_text(encoding="utf-8"))
@@ -67,7 +67,7 @@ def _mark_of_file(file: Path) -> Path:
     return file.with_name(f".{file.name}.st-xlret")
 
 
-def _digests_in(folder: Path) -> Digests:
+def _digests_in(folder: Path) -> _Digests:
     """The digest of each file below a folder, but for its mark, by its name."""
     digests = {}
     for path in sorted(folder.rglob("*")):
@@ -86,6 +86,6 @@ def _digest(file: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_mark(mark: Path, writer: str, files: Digests) -> None:
+def _write_mark(mark: Path, writer: str, files: _Digests) -> None:
     text = json.dumps({"written_by": writer, "files": files}, indent=2, ensure_ascii=False)
     mark.write_text(f"{text}\n", encoding="utf-8")

@@ -96,7 +96,7 @@ def load_documents(
         >>> load_documents(records, cache_dir=tempfile.mkdtemp())["sentence"][:]
         ['It rained.', 'We stayed in.']
     """
-    opened = DocumentSources(sources, languages)
+    opened = _DocumentSources(sources, languages)
     loader = Loader(languages, exclude, skip_bad_lines, counts)
     rows = _sentence_rows(opened, loader)
     table = loader.cached_table(
@@ -109,7 +109,7 @@ def load_documents(
     return table
 
 
-def _sentence_rows(opened: "DocumentSources", loader: Loader) -> Iterator[tuple[Any, ...]]:
+def _sentence_rows(opened: "_DocumentSources", loader: Loader) -> Iterator[tuple[Any, ...]]:
     number = 0
     counts = loader.counts
     for document in opened.documents("sentence", loader.bad_lines):
@@ -148,11 +148,11 @@ def read_documents(
             number from 1.
         bad_lines: What to do about bad lines.
     """
-    opened = DocumentSources(sources, languages, language, column)
+    opened = _DocumentSources(sources, languages, language, column)
     yield from opened.documents(unit, bad_lines or BadLines())
 
 
-class DocumentSources:
+class _DocumentSources:
     """The files, and the collections of records, that the arguments of `read_documents` name."""
 
     def __init__(

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from st_xlret.data.cells import read_tabbed_table
 from st_xlret.data.reading import (
     BadLines,
     DataError,
@@ -20,7 +21,6 @@ from st_xlret.data.reading import (
     read_lines,
     with_known_names,
 )
-from st_xlret.data.tables import read_tabbed_table
 from st_xlret.data.texts import clean_text
 from st_xlret.files import PathLike
 from st_xlret.languages import (

@@ -17,7 +17,7 @@ from st_xlret.files import PathLike
 from st_xlret.languages import normal_form, the_field
 from st_xlret.strict_json import object_of_pairs
 
-Parsed = TypeVar("Parsed")
+_Parsed = TypeVar("_Parsed")
 
 _logger = logging.getLogger(__name__)
 _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
@@ -157,10 +157,10 @@ def with_known_names(record: Mapping[str, Any], known: Iterable[str]) -> dict[st
 
 def parse_entries(
     entries: Iterable[tuple[int, Any]],
-    parse: Callable[[Any], Parsed],
+    parse: Callable[[Any], _Parsed],
     file: PathLike,
     bad_lines: BadLines,
-) -> Iterator[Parsed]:
+) -> Iterator[_Parsed]:
     """What `parse` makes of entries with their lines; those that it refuses are bad lines."""
     for line, entry in entries:
         try:

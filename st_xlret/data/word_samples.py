@@ -20,7 +20,7 @@ from st_xlret.data.words import Span, fold_text, stop_words
 from st_xlret.files import PathLike
 from st_xlret.languages import match_language
 
-Sample: TypeAlias = tuple[Any, ...]
+_Sample: TypeAlias = tuple[Any, ...]
 """The values of `_COLUMNS`."""
 
 _TEXTS = ("source", "target", "source_language", "target_language")
@@ -32,7 +32,7 @@ _COLUMNS = {
 _PAIRS_AT_ONCE = 1_000
 
 
-class Sentences(NamedTuple):
+class _Sentences(NamedTuple):
     """The values of `_TEXTS`, cleaned."""
 
     source: str
@@ -46,10 +46,10 @@ class Sentences(NamedTuple):
         return f"{self.source_language}>{self.target_language}"
 
 
-class MatchedPair(NamedTuple):
+class _MatchedPair(NamedTuple):
     """A pair with the words of dictionaries in it."""
 
-    sentences: Sentences
+    sentences: _Sentences
     matches: list[Match]
 
 
@@ -98,7 +98,7 @@ def build_word_samples(
     state = tokenizer.backend_tokenizer.to_str()
     key = cache_key([generate_fingerprint(pairs), words, state, *options])
 
-    def samples() -> Iterator[Sample]:
+    def samples() -> Iterator[_Sample]:
         matchers = _Matchers(_matchers_by_pair(pairs, listed, stops), counts)
         for languages, found in _samples_of_pairs(pairs, matchers, finder):
             chosen = _chosen(found, samples_per_pair, seed)
@@ -125,21 +125,21 @@ def _folded_stop_words(
 
 def _samples_of_pairs(
     pairs: datasets.Dataset, matchers: _Matchers, finder: _TokenFinder
-) -> Iterator[tuple[str, list[Sample]]]:
+) -> Iterator[tuple[str, list[_Sample]]]:
     """The languages and the samples of each pair that has any."""
     batches = pairs.select_columns(list(_TEXTS)).iter(_PAIRS_AT_ONCE)
     for batch in tqdm(batches, desc="Finding words", unit=" thousand pairs", disable=None):
         columns = [batch[name] for name in _TEXTS]
         matched = []
         for source, target, *languages in zip(*columns, strict=True):
-            sentences = Sentences(clean_text(source or ""), clean_text(target or ""), *languages)
+            sentences = _Sentences(clean_text(source or ""), clean_text(target or ""), *languages)
             matches = matchers.matches_or_none(sentences)
             if matches is not None:
-                matched.append(MatchedPair(sentences, matches))
+                matched.append(_MatchedPair(sentences, matches))
         yield from finder.find_samples(matched)
 
 
-def _chosen(samples: list[Sample], most: int | None, seed: int) -> list[Sample]:
+def _chosen(samples: list[_Sample], most: int | None, seed: int) -> list[_Sample]:
     """Of more samples than wanted those with the lowest hashes, in their order."""
     if most is None:
         return samples
@@ -155,7 +155,7 @@ class _Matchers:
         self.counts = counts
         self.seen: set[int] = set()
 
-    def matches_or_none(self, sentences: Sentences) -> list[Match] | None:
+    def matches_or_none(self, sentences: _Sentences) -> list[Match] | None:
         matches = self._matches_or_reason(sentences)
         self.counts[sentences.languages, "pairs"] += 1
         if isinstance(matches, str):
@@ -163,7 +163,7 @@ class _Matchers:
             return None
         return matches
 
-    def _matches_or_reason(self, sentences: Sentences) -> list[Match] | str:
+    def _matches_or_reason(self, sentences: _Sentences) -> list[Match] | str:
         if not sentences.source or not sentences.target:
             return "empty"
         if sentences.source == sentences.target:
@@ -226,7 +226,7 @@ class _TokenFinder:
     max_length: int | None
     counts: Counts
 
-    def find_samples(self, matched: Sequence[MatchedPair]) -> Iterator[tuple[str, list[Sample]]]:
+    def find_samples(self, matched: Sequence[_MatchedPair]) -> Iterator[tuple[str, list[_Sample]]]:
         """The languages and the samples of each pair that has any; all are counted."""
         if not matched:
             return
@@ -249,7 +249,7 @@ class _TokenFinder:
             if samples:
                 yield languages, samples
 
-    def _tokens_alone(self, matched: Sequence[MatchedPair]) -> dict[str, list[int]]:
+    def _tokens_alone(self, matched: Sequence[_MatchedPair]) -> dict[str, list[int]]:
         """The tokens of each word without a sentence around it."""
         words: dict[str, None] = {}  # each once
         for pair in matched:

@@ -15,7 +15,7 @@ from st_xlret.files import PathLike
 from st_xlret.languages import language_in_name
 from st_xlret.optional import import_optional
 
-UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
+_UNSPACED_LANGUAGES = frozenset({"ja", "km", "lo", "my", "th", "wuu", "yue", "zh"})
 """Languages written without spaces between words (their primary codes)."""
 Span: TypeAlias = tuple[int, int]
 """Half-open, of characters or tokens."""
@@ -56,10 +56,10 @@ def read_stop_words(path: PathLike) -> tuple[str, frozenset[str]]:
 def word_splitter(language: str) -> Callable[[str], list[Span]]:
     """The function from a sentence to the half-open character spans of its words, in order.
 
-    Words are runs of letters, marks and digits; in `UNSPACED_LANGUAGES`, those of ICU's
+    Words are runs of letters, marks and digits; in languages without spaces, those of ICU's
     dictionaries (`icu4py`).
     """
-    if language.partition("-")[0] in UNSPACED_LANGUAGES:
+    if language.partition("-")[0] in _UNSPACED_LANGUAGES:
         return _icu_splitter(language)
     return _spans_of_runs
 

@@ -23,11 +23,11 @@ from st_xlret.files import PathLike
 from st_xlret.folders import files_below
 from st_xlret.search import mine_bitext
 
-HUB_DATASET = "mteb/BUCC"
-LANGUAGES = ("de", "fr", "ru", "zh")
+_HUB_DATASET = "mteb/BUCC"
+_LANGUAGES = ("de", "fr", "ru", "zh")
 _ENGLISH = "en"
 
-GoldPairs: TypeAlias = AbstractSet[tuple[str, str]]
+_GoldPairs: TypeAlias = AbstractSet[tuple[str, str]]
 """(source id, target id) of translations."""
 
 
@@ -36,7 +36,7 @@ class BUCCCorpus(NamedTuple):
 
     source: Mapping[str, str]
     target: Mapping[str, str]
-    gold: GoldPairs | None = None
+    gold: _GoldPairs | None = None
 
 
 class MinedPair(NamedTuple):
@@ -79,7 +79,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
     benchmark = "bucc"
     title = "BUCC"
-    question_languages = LANGUAGES
+    question_languages = _LANGUAGES
     reference = "https://comparable.limsi.fr/bucc2018/bucc2018-task.html"
     primary = "f1"
     published_metrics = ("f1",)
@@ -126,7 +126,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
             split = "training" if folder is None else "test"
         training = None
         if folder is None:
-            chosen_names([split, threshold_split], ["training"], HUB_DATASET)
+            chosen_names([split, threshold_split], ["training"], _HUB_DATASET)
             corpora = _load_hub_corpora(languages)
         else:
             corpora = load_bucc(folder, languages, split=split)
@@ -215,7 +215,7 @@ def _names_by_sentence(sentences: Mapping[str, str]) -> dict[str, list[str]]:
     return names
 
 
-def _precision_recall_f1(mined: Sequence[MinedPair], gold: GoldPairs) -> dict[str, float]:
+def _precision_recall_f1(mined: Sequence[MinedPair], gold: _GoldPairs) -> dict[str, float]:
     right = len([pair for pair in mined if pair.ids in gold])
     return {
         "precision": right / max(1, len(mined)),
@@ -224,7 +224,7 @@ def _precision_recall_f1(mined: Sequence[MinedPair], gold: GoldPairs) -> dict[st
     }
 
 
-def best_threshold(candidates: Sequence[MinedPair], gold: GoldPairs) -> float:
+def best_threshold(candidates: Sequence[MinedPair], gold: _GoldPairs) -> float:
     """The threshold on the score that gives the candidates the highest F1 against the gold pairs.
 
     Candidates come best first.
@@ -303,10 +303,10 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
     from datasets import load_dataset
 
     corpora = {}
-    for code in chosen_names(languages, LANGUAGES, HUB_DATASET):
-        row = load_dataset(HUB_DATASET, f"{code}-en", split="test")[0]
+    for code in chosen_names(languages, _LANGUAGES, _HUB_DATASET):
+        row = load_dataset(_HUB_DATASET, f"{code}-en", split="test")[0]
         # A KeyError where its rows are aligned pairs: nothing is to be mined.
-        with name_file_in_errors(HUB_DATASET):
+        with name_file_in_errors(_HUB_DATASET):
             gold = set()
             for one, other in row["gold"]:
                 gold.add((_row_name(code, one), _row_name(_ENGLISH, other)))

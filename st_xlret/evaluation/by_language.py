@@ -12,7 +12,7 @@ from st_xlret.evaluation.metrics import Values, rank_discounts
 from st_xlret.evaluation.pools import Rows
 from st_xlret.languages import languages_of_labels
 
-FIRST_RESULTS = (
+_FIRST_RESULTS = (
     "right_same_language",
     "right_other_language",
     "wrong_same_language",
@@ -25,7 +25,7 @@ _PREFERENCE_DEPTH = 20
 _OWN_GAIN = 2
 _OTHER_GAIN = 1
 
-Mask = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 
 
 def language_metrics(
@@ -87,27 +87,27 @@ def _metrics_of_query(
         "language_preference_rate": _preference_rate(is_own, is_right, is_same),
         "language_ndcg_at_10": _language_ndcg(is_own, is_right, is_same),
     }
-    for kind in FIRST_RESULTS:
+    for kind in _FIRST_RESULTS:
         metrics[kind] = float(kind == first)
     depth = min(len(gold), _PREFERENCE_DEPTH)
     metrics["language_preference"] = _mean(is_same[:depth]) - _mean(is_own)
     return metrics
 
 
-def _mean(values: Mask) -> float:
+def _mean(values: _Mask) -> float:
     """The share that is true; NaN of none."""
     if len(values) == 0:
         return np.nan
     return float(values.mean())
 
 
-def _first_result(is_right: Mask, is_same: Mask) -> str:
+def _first_result(is_right: _Mask, is_same: _Mask) -> str:
     answer = "right" if is_right[0] else "wrong"
     language = "same" if is_same[0] else "other"
     return f"{answer}_{language}_language"
 
 
-def _preference_rate(is_own: Mask, is_right: Mask, is_same: Mask) -> float:
+def _preference_rate(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
     has_both = is_own.any() and not is_own.all()
     if not has_both or not is_right.any():
         return np.nan
@@ -115,7 +115,7 @@ def _preference_rate(is_own: Mask, is_right: Mask, is_same: Mask) -> float:
     return float(is_same[first_right])
 
 
-def _language_ndcg(is_own: Mask, is_right: Mask, is_same: Mask) -> float:
+def _language_ndcg(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
     gain_of_results = np.where(is_same, _OWN_GAIN, _OTHER_GAIN)
     gain_of_relevant = np.where(is_own, _OWN_GAIN, _OTHER_GAIN)
     best_order = np.sort(gain_of_relevant)[::-1]

@@ -20,9 +20,9 @@ from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, text
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
 from st_xlret.files import PathLike
 
-HUB_QUERIES = "castorini/mr-tydi"
-HUB_CORPUS = "castorini/mr-tydi-corpus"
-LANGUAGES = {
+_HUB_QUERIES = "castorini/mr-tydi"
+_HUB_CORPUS = "castorini/mr-tydi-corpus"
+_LANGUAGES = {
     "ar": "arabic",
     "bn": "bengali",
     "en": "english",
@@ -54,7 +54,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
 
     benchmark = "mrtydi"
     title = "MrTyDi"
-    question_languages = tuple(LANGUAGES)
+    question_languages = tuple(_LANGUAGES)
     reference = "https://arxiv.org/abs/2108.08787"
     license = "apache-2.0"
     metrics = ("mrr_at_100", "recall_at_100")
@@ -79,14 +79,14 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         All files are found now, and each is read when its pool is scored.
         """
         if folder is None:
-            names = chosen_names(languages, LANGUAGES, "Mr.TyDi")
+            names = chosen_names(languages, _LANGUAGES, "Mr.TyDi")
             roots = _download(names)
         else:
-            there = [code for code in LANGUAGES if _folder_name(code) == folder.name]
+            there = [code for code in _LANGUAGES if _folder_name(code) == folder.name]
             roots = [folder.parent]
             if not there:  # it is no folder of one language
-                roots = [folder, folder / Path(HUB_QUERIES).name, folder / Path(HUB_CORPUS).name]
-                there = [code for code in LANGUAGES if _is_in_any(roots, code)]
+                roots = [folder, folder / Path(_HUB_QUERIES).name, folder / Path(_HUB_CORPUS).name]
+                there = [code for code in _LANGUAGES if _is_in_any(roots, code)]
             names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
         cache_dir = options.pop("cache_dir", None)
         pools = {}
@@ -104,7 +104,7 @@ class MrTyDiEvaluator(RetrievalEvaluator):
 
 
 def _folder_name(language: str) -> str:
-    return f"mrtydi-v1.1-{LANGUAGES[language]}"
+    return f"mrtydi-v1.1-{_LANGUAGES[language]}"
 
 
 def _is_in_any(roots: Sequence[Path], language: str) -> bool:
@@ -116,7 +116,7 @@ def _download(languages: Sequence[str]) -> list[Path]:
 
     patterns = [f"{_folder_name(code)}/*" for code in languages]
     roots = []
-    for repository in (HUB_CORPUS, HUB_QUERIES):
+    for repository in (_HUB_CORPUS, _HUB_QUERIES):
         root = snapshot_download(repository, repo_type="dataset", allow_patterns=patterns)
         roots.append(Path(root))
     return roots

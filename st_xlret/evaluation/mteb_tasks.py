@@ -85,13 +85,13 @@ def _subsets(kind: type[BenchmarkEvaluator]) -> dict[str, list[str]]:
     subsets = {}
     for code in kind.question_languages:
         if kind is BUCCEvaluator:
-            subsets[f"{code}-en"] = [_language_and_script(code), _language_and_script("en")]
+            subsets[f"{code}-en"] = [_mteb_language(code), _mteb_language("en")]
         else:
-            subsets[code] = [_language_and_script(code)]
+            subsets[code] = [_mteb_language(code)]
     return subsets
 
 
-def _language_and_script(code: str) -> str:
+def _mteb_language(code: str) -> str:
     """`deu-Latn` of `de`."""
     language = langcodes.get(code).maximize()
     script = language.script or ""

@@ -68,7 +68,7 @@ def _table_of_languages(result: BenchmarkResult) -> str:
     return records_table(records)
 
 
-class SeedMean(NamedTuple):
+class _SeedMean(NamedTuple):
     """A mean over seeds, and half of its 95 % interval, which is None for one seed."""
 
     mean: float
@@ -80,13 +80,13 @@ class SeedMean(NamedTuple):
         return f"{percent(self.mean)} ± {percent(self.half_interval)}"
 
 
-Runs: TypeAlias = Mapping[str, Sequence[BenchmarkResult]]
+_Runs: TypeAlias = Mapping[str, Sequence[BenchmarkResult]]
 """System to its results, one a seed."""
-Means: TypeAlias = dict[str, dict[str, SeedMean]]
+_Means: TypeAlias = dict[str, dict[str, _SeedMean]]
 """System to metric to its mean."""
 
 
-def seed_means(runs: Runs) -> Means:
+def _seed_means(runs: _Runs) -> _Means:
     """System to metric to its mean over the seeds (results) and half of the 95 % interval.
 
     The interval is that of Student's t: how much another set of seeds may move the mean. The
@@ -104,14 +104,14 @@ def seed_means(runs: Runs) -> Means:
     return {name: _means_of_system(seeds) for name, seeds in runs.items()}
 
 
-def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, SeedMean]:
+def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, _SeedMean]:
     means = {}
     for metric in seeds[0].average:
         values = [result.average[metric] for result in seeds if metric in result.average]
         if len(values) < len(seeds):
             continue
         mean = round(fmean(values), 12)
-        means[metric] = SeedMean(mean, half_interval(values))
+        means[metric] = _SeedMean(mean, half_interval(values))
     return means
 
 
@@ -144,7 +144,7 @@ class _NamedFile:
         return cls(Path(word).stem, Path(word))
 
 
-def read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
+def _read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Results of `st-xlret evaluate` by system.
 
     The files are `NAME=file.json` for each seed, or `file.json`, which is named after itself.
@@ -180,8 +180,8 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
     with ExitStack() as outputs:
         markdown_part = outputs.enter_context(atomic_file(in_percent, ours=_COMMAND))
         csv_part = outputs.enter_context(atomic_file(in_fractions, ours=_COMMAND))
-        results = read_results(files)
-        means = seed_means(results)
+        results = _read_results(files)
+        means = _seed_means(results)
         with open(csv_part, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerows(_rows_in_fractions(results, means))
@@ -190,7 +190,7 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
     return markdown
 
 
-def _metrics_of(means: Means) -> list[str]:
+def _metrics_of(means: _Means) -> list[str]:
     """The metrics that any system has."""
     metrics = {}
     for of_system in means.values():
@@ -198,7 +198,7 @@ def _metrics_of(means: Means) -> list[str]:
     return list(metrics)
 
 
-def _comparison_table(results: Runs, means: Means) -> str:
+def _comparison_table(results: _Runs, means: _Means) -> str:
     metrics = _metrics_of(means)
     rows = []
     for name, seeds in results.items():
@@ -210,7 +210,7 @@ def _comparison_table(results: Runs, means: Means) -> str:
     return markdown_table(["system", *metrics, "seeds"], rows)
 
 
-def _rows_in_fractions(results: Runs, means: Means) -> list[list[Any]]:
+def _rows_in_fractions(results: _Runs, means: _Means) -> list[list[Any]]:
     metrics = _metrics_of(means)
     header: list[Any] = ["system", "seeds"]
     for metric in metrics:

@@ -25,7 +25,7 @@ from st_xlret.files import PathLike
 from st_xlret.languages import check_language, languages_of_labels
 from st_xlret.search import top_k, unit_rows
 
-CorpusVectors = Tensor | KeptVectors
+_CorpusVectors = Tensor | KeptVectors
 RETRIEVAL_OPTIONS = ("split", "similarity", "embedding_cache", "distributed")
 """Options of the command that every benchmark of retrieval reads."""
 
@@ -138,7 +138,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def embed_pool(
         self, model: SentenceTransformer, queries: Dataset, corpus: Dataset
-    ) -> tuple[Tensor, CorpusVectors]:
+    ) -> tuple[Tensor, _CorpusVectors]:
         """Vectors of queries and corpus, whose dot products are the similarity.
 
         Those of the corpus are kept on the disk if that is wanted.
@@ -209,7 +209,7 @@ def _loaded(pool: Any) -> Any:
     return pool
 
 
-def ranking_of(queries: Tensor, documents: CorpusVectors, k: int) -> Rows:
+def ranking_of(queries: Tensor, documents: _CorpusVectors, k: int) -> Rows:
     """The corpus rows of the k best documents of each query, best first.
 
     Of equal scores, the lower row comes first.

@@ -16,7 +16,7 @@ from st_xlret.files import PathLike
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HUB_DATASET = "mteb/tatoeba-bitext-mining"
+_HUB_DATASET = "mteb/tatoeba-bitext-mining"
 CCP_PAIRS = (
     "de-el",
     "de-it",
@@ -41,9 +41,9 @@ _MOST_PAIRS = 1_000  # drawn from the export
 
 SentencePairs: TypeAlias = dict[str, tuple[list[str], list[str]]]
 """Name to the sentences of both sides."""
-LanguagePairs: TypeAlias = Mapping[str, tuple[str, str]]
+_LanguagePairs: TypeAlias = Mapping[str, tuple[str, str]]
 """Name to the languages of both sides."""
-Side = TypeVar("Side")
+_Side = TypeVar("_Side")
 
 
 @cache
@@ -78,10 +78,10 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
 def _load_hub(languages: Sequence[str] | None) -> SentencePairs:
     from datasets import load_dataset
 
-    table = load_dataset(HUB_DATASET, split="test").to_pandas()
+    table = load_dataset(_HUB_DATASET, split="test").to_pandas()
     rows_of = {pair.removesuffix("-eng"): rows for pair, rows in table.groupby("lang")}
     pairs = {}
-    for code in _choose_codes(rows_of, languages, HUB_DATASET):
+    for code in _choose_codes(rows_of, languages, _HUB_DATASET):
         rows = rows_of[code]
         # The rows still end with the newline of LASER's files.
         sentences = rows["sentence1"].str.rstrip("\r\n").tolist()
@@ -111,7 +111,7 @@ def _read_sentences(folder: PathLike, name: str) -> list[str]:
     return [line for _, line in decoded_lines(file, BadLines())]
 
 
-def join_on_english(folder: PathLike | None, pairs: LanguagePairs) -> SentencePairs:
+def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentencePairs:
     """The sentences of two languages that have the same English one in the test sets."""
     codes_of = _as_in_files(pairs)
     languages = dict.fromkeys(code for both in codes_of.values() for code in both)
@@ -130,7 +130,7 @@ def join_on_english(folder: PathLike | None, pairs: LanguagePairs) -> SentencePa
     return joined
 
 
-def _as_in_files(pairs: LanguagePairs) -> LanguagePairs:
+def _as_in_files(pairs: _LanguagePairs) -> _LanguagePairs:
     """The languages of pairs by their codes in Tatoeba's files."""
     codes_of = {}
     for name, (one, other) in pairs.items():
@@ -156,7 +156,7 @@ def has_export(folder: Path) -> bool:
     return any(folder.glob("sentences.csv*"))
 
 
-def draw_export_pairs(folder: Path, pairs: LanguagePairs) -> SentencePairs:
+def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
     """Up to 1 000 linked sentences of each pair, drawn at random from Tatoeba's export."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -230,7 +230,7 @@ def _export_table(folder: Path, name: str, columns: list[str]) -> pa.Table:
     return csv.read_csv(find_file(folder, name), read, parse)
 
 
-def _distinct_pairs(pairs: Iterable[tuple[Side, Side]]) -> list[tuple[Side, Side]]:
+def _distinct_pairs(pairs: Iterable[tuple[_Side, _Side]]) -> list[tuple[_Side, _Side]]:
     """The pairs of which neither side occurs earlier."""
     seen_first = set()
     seen_second = set()

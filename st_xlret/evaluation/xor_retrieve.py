@@ -13,17 +13,17 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from typing_extensions import Self
 
+from st_xlret.data.cells import read_table
 from st_xlret.data.kept import cache_key, cached_table
 from st_xlret.data.reading import DataError, read_jsonl
 from st_xlret.data.sources import find_file
-from st_xlret.data.tables import read_table
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of
 from st_xlret.optional import import_optional
 
-BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
-_MOST_TOKENS = max(BUDGETS.values())
+_BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
+_MOST_TOKENS = max(_BUDGETS.values())
 _FIRST_DEPTH = 128  # passages that are ranked at first; short ones need more
 
 
@@ -59,7 +59,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
     question_languages = ("ar", "bn", "fi", "ja", "ko", "ru", "te")
     reference = "https://arxiv.org/abs/2010.11856"
     license = "mit"
-    metrics = tuple(BUDGETS)
+    metrics = tuple(_BUDGETS)
     published_metrics = metrics
     primary = "recall_at_5kt"
     layout = "xor_dev_retrieve_eng_span_v1_1.jsonl and psgs_w100.tsv"
@@ -129,7 +129,7 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
         scores = {}
         for code, of_questions in hits.items():
             means = np.mean(of_questions, axis=0).tolist()
-            scores[code] = dict(zip(BUDGETS, means, strict=True))
+            scores[code] = dict(zip(_BUDGETS, means, strict=True))
         return scores
 
 
@@ -163,7 +163,7 @@ class _BestTokens:
 def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
     """Whether an answer is among the first tokens, for each budget."""
     hits = []
-    for budget in BUDGETS.values():
+    for budget in _BUDGETS.values():
         text = " ".join(tokens[:budget])
         hits.append(any(answer in text for answer in answers))
     return hits

@@ -128,13 +128,13 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     """
     if wanted is None or code in wanted:
         return code
-    primary = primary_code(code)
+    primary = _primary_code(code)
     if primary in wanted and is_same_language(code, primary):
         return primary
     return None
 
 
-def primary_code(code: str) -> str:
+def _primary_code(code: str) -> str:
     """The language of a code in normal form, without region and script."""
     primary, _, _ = code.partition("-")
     return primary
@@ -145,7 +145,7 @@ def is_same_language(one: str, other: str) -> bool:
 
     A script counts.
     """
-    if primary_code(one) != primary_code(other):
+    if _primary_code(one) != _primary_code(other):
         return False
     return _language_and_script(one) == _language_and_script(other)
 

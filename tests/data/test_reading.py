@@ -18,8 +18,8 @@ from st_xlret.data import (
     read_lines,
 )
 from st_xlret.data.beir import read_qrels
+from st_xlret.data.cells import has_quoted_cells, read_table
 from st_xlret.data.kept import cached_table
-from st_xlret.data.tables import has_quoted_cells, read_table
 from st_xlret.data.texts import join_sentences, split_sentences
 from st_xlret.data.words import fold_text
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
