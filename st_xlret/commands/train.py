@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-import st_xlret
 from st_xlret.options import program_name
 
 
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
 
 def _folder_of_scripts() -> Path:
     """The scripts in the installed package, or those of a checkout."""
-    package = Path(st_xlret.__file__).parent
+    package = Path(__file__).parents[1]
     installed = package / "training_scripts"
     return installed if installed.is_dir() else package.parent / "training_scripts"
 

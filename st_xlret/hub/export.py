@@ -14,6 +14,7 @@ from st_xlret.hub.card import copy_card_data, set_card_calibration
 from st_xlret.hub.lengths import mean_lengths
 from st_xlret.hub.loading import check_finite
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.modules.encoders import with_modules
 
 
 def export(
@@ -80,7 +81,10 @@ def export(
             modules[place] = maps.built_in_module().to(like)
     _check_built_in(modules)
 
-    exported = _model_of_modules(model, modules)
+    prompts = {name: text or "" for name, text in model.prompts.items()}
+    for role in PROMPT_NAMES:
+        prompts[role] = role_prompt(model, role)
+    exported = with_modules(model, modules, prompts=prompts)
     copy_card_data(model, exported)
     if layers:
         set_card_calibration(exported, layers[-1], query_calibration)
@@ -156,21 +160,6 @@ def _modules_in_routes(modules: list[nn.Module]) -> Iterator[nn.Module]:
         if isinstance(module, Router):
             for route in module.sub_modules.children():
                 yield from route.children()
-
-
-def _model_of_modules(model: SentenceTransformer, modules: list[nn.Module]) -> SentenceTransformer:
-    """A model of other modules, with the settings of a model and the prompt of each role."""
-    prompts = {name: text or "" for name, text in model.prompts.items()}
-    for role in PROMPT_NAMES:
-        prompts[role] = role_prompt(model, role)
-    return SentenceTransformer(
-        modules=modules,
-        device=str(model.device),
-        prompts=prompts,
-        default_prompt_name=model.default_prompt_name,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
 
 
 @dataclass(frozen=True)

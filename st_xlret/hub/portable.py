@@ -121,6 +121,7 @@ def _routes_of(model: SentenceTransformer) -> set[str]:
 def _model_of_role(model: SentenceTransformer, role: Role) -> SentenceTransformer:
     """The model without its `Router`, for the texts of one role."""
     from st_xlret.encoding import PROMPT_NAMES
+    from st_xlret.modules.encoders import with_modules
 
     modules: list[nn.Module] = []
     for module in model.children():
@@ -130,14 +131,8 @@ def _model_of_role(model: SentenceTransformer, role: Role) -> SentenceTransforme
         else:
             modules.extend(routes[role])
     with_prompt = [name for name in PROMPT_NAMES[role] if model.prompts.get(name)]
-    return type(model)(
-        modules=modules,
-        device=str(model.device),
-        prompts={name: prompt or "" for name, prompt in model.prompts.items()},
-        default_prompt_name=with_prompt[0] if with_prompt else None,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-    )
+    default = with_prompt[0] if with_prompt else None
+    return with_modules(model, modules, default_prompt_name=default)
 
 
 def _link_equal_weights(folder: Path, whole: Path) -> None:

@@ -13,11 +13,16 @@ from torch import Tensor
 from st_xlret.citations import CITATIONS
 from st_xlret.columns import BESIDE_ONE_TEXT, Layout
 from st_xlret.functional import chunked_cross_entropy
-from st_xlret.functional.masking import token_keys, uniform_numbers
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.embedding import Features, parts_by_length, select_texts
 from st_xlret.losses.head_training import HeadTraining
 from st_xlret.losses.lm_head import NoHeadError, load_head
+from st_xlret.ranges import check_range
+
+# Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed integers.
+_GOLDEN = -7046029254386353131
+_MIX_1 = -4658895280553007687
+_MIX_2 = -7723592293110705685
 
 
 class MaskedLMLoss(CrossLingualLoss):
@@ -151,6 +156,9 @@ class MaskedLMLoss(CrossLingualLoss):
             held_out: Texts to evaluate on, at most a tenth of all.
             show_progress_bar: Show a progress bar with the held-out loss.
         """
+        check_range(1, batch_size=batch_size, max_steps=max_steps)
+        check_range(1, evaluate_every=evaluate_every, held_out=held_out)
+        check_range(0, learning_rate=learning_rate)
         if len(texts) < 20:
             self.refuse(
                 f"{len(texts)} texts are too few to train a head on: "
@@ -225,3 +233,38 @@ class MaskedLMLoss(CrossLingualLoss):
         random_ids = (uniform_numbers(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
+
+
+def token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
+    """A key for each token (rows, length) from seed, text and place in the text, nothing else."""
+    is_token = attention_mask.long()
+    place = is_token.cumsum(1)
+    tokens = _scramble_bits(input_ids * _GOLDEN + place) * is_token
+    text = _scramble_bits(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
+    return _scramble_bits(text + place * _GOLDEN)
+
+
+def uniform_numbers(keys: Tensor, stream: int) -> Tensor:
+    """A number in [0, 1) for each key, of as many bits as float32 has.
+
+    Streams are independent of each other.
+    """
+    scrambled = _scramble_bits(keys + (stream + 1) * 1_000_003)
+    highest_bits = _logical_right_shift(scrambled, 40)
+    return highest_bits.to(torch.float32) / float(1 << 24)
+
+
+def _scramble_bits(x: Tensor) -> Tensor:
+    """Scramble integers; products wrap around."""
+    x = _fold(x, 30) * _MIX_1
+    x = _fold(x, 27) * _MIX_2
+    return _fold(x, 31)
+
+
+def _fold(x: Tensor, bits: int) -> Tensor:
+    return x ^ _logical_right_shift(x, bits)
+
+
+def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
+    kept = (1 << (64 - bits)) - 1
+    return (x >> bits) & kept

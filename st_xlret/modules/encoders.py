@@ -126,7 +126,8 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
     )
     include_prompt = all(module.include_prompt for module in model if isinstance(module, Pooling))
     pooling = Pooling(features, "mean", include_prompt=include_prompt)
-    return _model_of_modules(model, [transformer, first_last, pooling])
+    card = copy.copy(model.model_card_data)
+    return with_modules(model, [transformer, first_last, pooling], model_card_data=card)
 
 
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
@@ -149,7 +150,9 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
                 "take what it was made from"
             )
     of_queries = [copy.deepcopy(module) for module in modules]
-    return _model_of_modules(model, [Router.for_query_document(of_queries, modules)])
+    router = Router.for_query_document(of_queries, modules)
+    card = copy.copy(model.model_card_data)
+    return with_modules(model, [router], model_card_data=card)
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:
@@ -178,17 +181,18 @@ def _outputs_of_short_text(model: SentenceTransformer, **task: str) -> dict[str,
     return result
 
 
-def _model_of_modules(model: SentenceTransformer, modules: list[Any]) -> SentenceTransformer:
-    """A model of other modules, with all settings of a model."""
-    return SentenceTransformer(
-        modules=modules,
-        prompts={name: prompt for name, prompt in model.prompts.items() if prompt is not None},
-        default_prompt_name=model.default_prompt_name,
-        similarity_fn_name=model.similarity_fn_name,
-        truncate_dim=model.truncate_dim,
-        device=str(model.device),
-        model_card_data=copy.copy(model.model_card_data),
-    )
+def with_modules(
+    model: SentenceTransformer, modules: list[Any], **changed: Any
+) -> SentenceTransformer:
+    """A model of other modules, with the settings of a model but for those that are changed."""
+    settings = {
+        "prompts": {name: prompt or "" for name, prompt in model.prompts.items()},
+        "default_prompt_name": model.default_prompt_name,
+        "similarity_fn_name": model.similarity_fn_name,
+        "truncate_dim": model.truncate_dim,
+        "device": str(model.device),
+    }
+    return SentenceTransformer(modules=modules, **{**settings, **changed})
 
 
 def outermost_transformers(model: nn.Module) -> Iterator[PreTrainedModel]:

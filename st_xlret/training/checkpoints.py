@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import TrainerState, TrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -64,8 +64,12 @@ def _is_of_a_run(folder: Path) -> bool:
 
 def read_facts(checkpoint: Path) -> dict[str, str]:
     """What a complete checkpoint says of its run, beside the state of the losses."""
-    with safe_open(checkpoint / LOSS_STATE_FILE, "pt") as file:
-        return file.metadata() or {}
+    file = checkpoint / LOSS_STATE_FILE
+    try:
+        with safe_open(file, "pt") as opened:
+            return opened.metadata() or {}
+    except SafetensorError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
 
 
 def sizes_of_files(folder: Path) -> dict[str, int]:

@@ -241,7 +241,7 @@ class LossStateCallback(TrainerCallback):
         with atomic_file(folder / LOSS_STATE_FILE) as temporary:
             save_file(self.state_dict(), temporary, metadata=facts)
         finish_checkpoint(folder)
-        if self.keep:
+        if self.keep is not None and self.keep > 0:
             delete_old_checkpoints(folder.parent, self.keep, state.best_model_checkpoint)
 
 

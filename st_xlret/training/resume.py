@@ -69,7 +69,7 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
 
 
 def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
-    before = json.loads(read_facts(checkpoint)["options"])
+    before = json.loads(read_facts(checkpoint).get("options", "null")) or {}
     changed = []
     for name in sorted(before.keys() | options.keys()):
         was = before.get(name)

@@ -280,6 +280,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             if self.model_init is None:
                 self._prepare_encoder(self.model)
             result = super().train(resume_from_checkpoint, *args, **kwargs)
+            if self.state.global_step == 0:
+                raise ValueError(
+                    "no step was trained: there are fewer rows than a batch has "
+                    f"({self.args.train_batch_size}), and smaller batches are dropped"
+                )
             self.go_back_to_start()
         self._check_weights()
         card = ensure_card_data(self.model)

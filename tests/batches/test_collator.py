@@ -201,3 +201,10 @@ def test_tokens_of_an_encoder_that_pads_are_not_dropped() -> None:
     dropping = CrossLingualDataCollator(tiny.transformer().preprocess, token_dropout=0.3)
     with pytest.raises(ValueError, match="token_dropout works on the flattened inputs"):
         dropping(ROWS)
+
+
+@pytest.mark.parametrize("options", [{"max_length": 0}, {"token_dropout": 1.5}])
+def test_numbers_out_of_range_are_refused_by_name(options: dict[str, Any]) -> None:
+    (name,) = options
+    with pytest.raises(ValueError, match=f"{name} {options[name]}: it has to be"):
+        CrossLingualDataCollator(tiny.static().preprocess, **options)

@@ -158,6 +158,15 @@ def test_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
     assert list(tmp_path.glob("checkpoint-*")) == []
 
 
+def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run_of(tmp_path, save_steps=1)
+    state = tmp_path / "checkpoint-1" / "loss_state.safetensors"
+    state.write_text("mine")
+    with pytest.raises(ValueError, match=f"{state} cannot be read"):
+        run_of(tmp_path, overwrite=True)
+    assert state.read_text() == "mine"
+
+
 def run_with_notes(folder: Path, name: str, **options: Any) -> None:
     """A run after whose first step somebody writes a file."""
 

@@ -525,3 +525,11 @@ def test_one_loss_of_several_data_sets_is_logged_for_each(prompts: Any, tmp_path
     trainer = CrossLingualTrainer(loss.model, args, datasets, loss=loss)
     trainer.train()
     assert {"loss_a", "loss_b"} <= set(trainer.state.log_history[0])
+
+
+def test_a_training_without_a_step_is_an_error(tmp_path: Path) -> None:
+    loss = host_loss(tiny.static())
+    args = arguments(tmp_path, max_steps=2, dataloader_drop_last=True)
+    trainer = CrossLingualTrainer(loss.model, args, of_host(tiny.pairs(3)), loss=loss)
+    with pytest.raises(ValueError, match="no step was trained"):
+        trainer.train()
