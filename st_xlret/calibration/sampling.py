@@ -185,11 +185,20 @@ def _draw_samples(
     entries: Iterable[_Entry], texts_per_language: int, seed: list[int]
 ) -> dict[str, Sample]:
     places = _first_places(entries)
+    new_numbers = count(sum(map(len, places.values())))  # beyond the numbers that are taken
     generator = np.random.default_rng(seed)
     drawn = {}
     for language in sorted(places):
         distinct = list(places[language])
         files, documents = np.array(list(places[language].values())).T
+        if len(documents) > 1 and (documents == documents[0]).all():
+            # One name, as a title that all have, tells nothing: its texts would have no neighbours.
+            logger.warning(
+                "all %d texts in %s are of one document: each counts as one of its own",
+                len(documents),
+                language,
+            )
+            documents = np.fromiter(new_numbers, np.int64, len(documents))
         # One of each document before a second one of any: else long ones, as novels, would decide.
         order = generator.permutation(len(documents))
         order = order[_turn_order(documents[order])]

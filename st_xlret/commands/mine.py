@@ -121,7 +121,8 @@ def _cached_vectors(
             show_progress_bar=True,
         )
 
-    key = [fingerprint(model), language, options.prompt_name, texts]
+    prompts = [model.prompts, model.default_prompt_name, options.prompt_name]
+    key = [fingerprint(model), prompts, language, texts]
     return work.vectors(key, texts, embed)
 
 

@@ -69,8 +69,9 @@ def has_quoted_cells(path: PathLike, delimiter: str = "\t") -> bool:
 
     They stand around cells if a row has those that are needed for what its cells hold (the
     delimiter, a line break or a quote), or the names of the columns have them, and all rows can be
-    read so. They are text if the lines of a row of several are whole rows themselves: `"I went.` in
-    a table of sentences may be closed in another row.
+    read so. They are text if the lines of a row of several are whole rows themselves, or if a row
+    has as many cells as the others without them alone: `"I went.` in a table of sentences may be
+    closed in another row, or in another cell.
     """
     width = 0
     are_needed = False
@@ -82,7 +83,8 @@ def has_quoted_cells(path: PathLike, delimiter: str = "\t") -> bool:
             width = width or len(row.cells)
             if not has_changed:
                 continue
-            if len(plain) > 1 and all(len(cells) == width for cells in plain):
+            are_rows = all(len(cells) == width for cells in plain)
+            if are_rows and (len(plain) > 1 or len(row.cells) != width):
                 return False
             if is_header or _as_written(row.cells, delimiter) == row.text:
                 are_needed = True

@@ -69,6 +69,14 @@ def test_every_document_gives_a_text_before_one_gives_two() -> None:
 THREE_LANGUAGES = {"en": ["a", "b", "c"], "fr": ["d", "e", "f"], "sw": ["g"]}
 
 
+def test_texts_of_one_title_are_documents_of_their_own(tmp_path: Path, caplog: Any) -> None:
+    records = [{"title": "News", **row} for row in rows_of(TEXTS)]
+    drawn = sample_texts(write_lines(tmp_path / "a.jsonl", records))
+    numbers = [*drawn["en"].documents, *drawn["fr"].documents]
+    assert len(set(numbers)) == len(numbers) == 60
+    assert "en" in caplog.text
+
+
 def test_a_language_with_few_texts_is_left_out_and_named(caplog: Any) -> None:
     assert list(sample_texts(THREE_LANGUAGES, min_texts=2)) == ["en", "fr"]
     assert "'sw': 1" in caplog.text

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands import main
 from tests.training_scripts.scripts import WORDS
@@ -64,6 +65,13 @@ def test_kept_embeddings_are_those_of_these_texts(
     assert output.read_text().split("\t")[1:] == ["wolf", "loup\n"]
     main([*options, "--threshold", "99"])
     assert output.read_text() == ""
+    kept = len(list(cache.rglob("*.npy")))
+    encoder = SentenceTransformer(str(model))
+    encoder.prompts["query"] = "another "
+    encoder.default_prompt_name = "query"
+    encoder.save(str(tmp_path / "prompted"))
+    main([*options, "--model", str(tmp_path / "prompted")])
+    assert len(list(cache.rglob("*.npy"))) == kept + 2  # those of another prompt are others
 
 
 def test_a_map_per_language_is_told_the_languages(

@@ -344,6 +344,19 @@ def test_what_does_not_belong_to_a_folder_is_not_read(
         shutil.rmtree(tmp_path / log)
 
 
+def test_files_of_a_folder_without_texts_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written(tmp_path / "a.jsonl")
+    write_jsonl(tmp_path / "first.jsonl", [{"rows": 2}, {"language": "en", "text": EN}])
+    write_jsonl(tmp_path / "semicolons.csv", ["language;text", f"en;{EN}"])
+    write_jsonl(tmp_path / "array.json", [[{"language": "en", "text": EN}]])
+    written(tmp_path / "CAPITALS.JSONL")
+    assert texts(tmp_path, unit="document") == DOCUMENTS
+    assert "4 files" in caplog.text
+    assert "CAPITALS.JSONL" in caplog.text
+
+
 def test_a_language_filter_takes_variants_in_the_same_script(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -84,6 +84,7 @@ PLAIN = {
     "a quote at the beginning": 'text\tn\n"One", he said.\t1\n',
     "quotes around a text": 'text\tn\n"One."\t1\n',
     "an open quote": 'text\tn\n"One.\t1\nTwo.\t2\n',
+    "a quote that another cell closes": 'text\tn\tm\na\t"I went.\tJe suis parti."\n',
     "a quote that another row closes": 'text\tn\n"One.\t1\nTwo.\t2\n\nThree."\t3\n',
     "a column of sentences": 'text\n"One.\nTwo."\n',
     "both": 'text\tn\n"one\ttwo"\t1\n"One", he said.\t2\n',
