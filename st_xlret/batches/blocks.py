@@ -1,7 +1,7 @@
 """Batches of whole blocks of documents: ragged runs of consecutive sentences of one language."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,18 +44,9 @@ class Blocks(Rows):
         super().__post_init__()
         check_range(2, block_size=self.block_size)
 
-    def make(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        drop_last: bool,
-        seed: int,
-    ) -> DefaultBatchSampler:
-        """Make the sampler for this data set."""
-        if "document" in dataset.column_names:
-            return BlockBatchSampler(dataset, batch_size, self, seed=seed)
-        return super().make(dataset, batch_size, drop_last=drop_last, seed=seed)
+    def sampler_of_documents(self) -> Callable[..., DefaultBatchSampler]:
+        """Rows without documents are blocks already."""
+        return BlockBatchSampler
 
 
 class AnyLength(int):

@@ -6,7 +6,7 @@ one reads with an R times larger batch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,14 @@ class Rows(BatchFactory):
         seed: int,
     ) -> DefaultBatchSampler:
         """Make the sampler for this data set."""
-        return LanguageBatchSampler(dataset, batch_size, self, seed=seed)
+        sampler: Callable[..., DefaultBatchSampler] = LanguageBatchSampler
+        if "document" in dataset.column_names:
+            sampler = self.sampler_of_documents()
+        return sampler(dataset, batch_size, self, seed=seed)
+
+    def sampler_of_documents(self) -> Callable[..., DefaultBatchSampler]:
+        """What draws from rows that name their documents."""
+        return LanguageBatchSampler
 
 
 class LanguageBatchSampler(DefaultBatchSampler):
@@ -225,18 +232,9 @@ class Windows(Rows):
         super().__post_init__()
         check_range(1, window_size=self.window_size)
 
-    def make(
-        self,
-        dataset: Dataset,
-        batch_size: int,
-        *,
-        drop_last: bool,
-        seed: int,
-    ) -> DefaultBatchSampler:
-        """Make the sampler for this data set."""
-        if "document" in dataset.column_names:
-            return WindowBatchSampler(dataset, batch_size, self, seed=seed)
-        return LanguageBatchSampler(dataset, batch_size, self, seed=seed)
+    def sampler_of_documents(self) -> Callable[..., DefaultBatchSampler]:
+        """Rows without documents are windows already."""
+        return WindowBatchSampler
 
 
 class WindowBatchSampler(LanguageBatchSampler):

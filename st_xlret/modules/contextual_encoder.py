@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from st_xlret.ranges import check_range
+
 
 class ContextualEncoder(nn.Module):
     """Concatenated contextual embedding of a sentence and a word of it (ML-CTL, section 2.2).
@@ -32,6 +34,7 @@ class ContextualEncoder(nn.Module):
         out_features: int | None = None,
     ) -> None:
         super().__init__()
+        check_range(1, token_features=token_features, out_features=out_features)
         both = sentence_features + (token_features or sentence_features)
         self.linear = nn.Linear(both, both)
         self.linear_out = nn.Linear(both, out_features or both)

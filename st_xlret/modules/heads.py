@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from st_xlret.ranges import check_range
+
 
 class AsymmetricBNHead(nn.Module):
     """CCP's projection head: Linear, batch normalisation, ReLU, Linear (section 3.1).
@@ -39,6 +41,7 @@ class AsymmetricBNHead(nn.Module):
         normalization: Literal["asymmetric", "batch", "none"] = "asymmetric",
     ) -> None:
         super().__init__()
+        check_range(1, out_features=out_features)
         self.out_features = out_features or in_features
         self.normalization = normalization
         self.linear_in = nn.Linear(in_features, in_features)

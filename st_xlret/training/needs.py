@@ -61,6 +61,9 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
             f"{type(loss).__name__}: the column 'document' is the id of a document here: "
             "rename it, as by dataset.rename_column('document', 'positive')"
         )
+    if isinstance(datasets, Dataset):
+        # A copy, for the host changes the format of what it is given.
+        return datasets.select_columns(datasets.column_names)
     return datasets
 
 

@@ -12,6 +12,7 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
+from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint, read_facts
 from st_xlret.training.output_folder import delete_earlier_run
@@ -37,7 +38,11 @@ def options_of_groups(groups: Iterable[Any]) -> dict[str, Any]:
 
 def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[str, Any]:
     """What a resumed run must have alike, as JSON has it."""
-    options = dict(others)
+    options = {}
+    for name, value in others.items():
+        options[name] = value
+        if isinstance(value, list):  # names of files and data sets are written into checkpoints
+            options[name] = [without_secrets(str(each)) for each in value]
     for name, value in args.to_dict().items():
         if not _FREE.match(name):
             options[name] = value

@@ -114,7 +114,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         eval_dataset = select_loss_columns(eval_dataset, losses)
         is_stream = isinstance(train_dataset, IterableDataset)
         check_host_arguments(args, has_own_loss=has_own_loss(losses), is_stream=is_stream)
-        self._parts = count_parts(args, train_dataset)
+        # Data sets of which each step has a batch.
+        is_joint = args.joint and isinstance(train_dataset, Mapping)
+        self._parts = len(train_dataset) if is_joint else 1
         # By data set, since the last line of the log.
         self._loss_values: dict[str, list[float]] = {}
         adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
@@ -474,13 +476,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         check_finite(self.model)
         for loss in self.loss_state.losses.values():
             check_finite(loss)
-
-
-def count_parts(args: CrossLingualTrainingArguments, train_dataset: Any) -> int:
-    """The number of data sets of which each step has a batch; 1 where it has one batch."""
-    if args.joint and isinstance(train_dataset, Mapping):
-        return len(train_dataset)
-    return 1
 
 
 def adapt_arguments(

@@ -158,6 +158,30 @@ def test_checkpoints_with_files_of_others_stay(tmp_path: Path) -> None:
     assert list(tmp_path.glob("checkpoint-*")) == []
 
 
+def test_links_to_checkpoints_stay(tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    run_of(tmp_path / "a", save_steps=1)
+    (tmp_path / "a" / "checkpoint-1").rename(backup)
+    (tmp_path / "a" / "checkpoint-1").symlink_to(backup)
+    before = (backup / "optimizer.pt").read_bytes()
+    with pytest.raises(FileExistsError, match="checkpoint-1 is not deleted"):
+        run_of(tmp_path / "a", overwrite=True)
+    run_of(tmp_path / "b", save_steps=2)
+    (tmp_path / "b" / "checkpoint-3").symlink_to(backup)
+    (tmp_path / "b" / "results.json").unlink()
+    checkpoint = str(tmp_path / "b" / "checkpoint-2")
+    run_of(tmp_path / "b", resume_from_checkpoint=checkpoint, max_steps=3, save_steps=1)
+    assert (backup / "optimizer.pt").read_bytes() == before
+
+
+def test_no_secrets_of_the_names_of_data_are_in_checkpoints(tmp_path: Path) -> None:
+    data = Namespace(documents=["https://me:pass@host/a.jsonl?token=abc"])
+    written = str(Run(arguments(tmp_path), data).options)
+    assert "pass" not in written
+    assert "abc" not in written
+    assert "a.jsonl" in written
+
+
 def test_a_state_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     run_of(tmp_path, save_steps=1)
     state = tmp_path / "checkpoint-1" / "loss_state.safetensors"

@@ -527,6 +527,15 @@ def test_one_loss_of_several_data_sets_is_logged_for_each(prompts: Any, tmp_path
     assert {"loss_a", "loss_b"} <= set(trainer.state.log_history[0])
 
 
+def test_the_users_data_sets_stay_as_they_are(tmp_path: Path) -> None:
+    loss = host_loss(tiny.static())
+    rows = of_host(tiny.pairs(8))
+    args = arguments(tmp_path)
+    trainer = CrossLingualTrainer(loss.model, args, {"a": rows}, loss={"a": loss})
+    assert "dataset_name" in trainer.train_dataset["a"][0]
+    assert "dataset_name" not in rows[0]
+
+
 def test_a_training_without_a_step_is_an_error(tmp_path: Path) -> None:
     loss = host_loss(tiny.static())
     args = arguments(tmp_path, max_steps=2, dataloader_drop_last=True)
