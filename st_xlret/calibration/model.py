@@ -6,7 +6,6 @@ Texts are drawn and embedded, and the calibration becomes a part of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from datasets import Dataset
@@ -19,7 +18,6 @@ from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.calibration.panels import embed_weak_languages, fit_one_language
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.sampling import (
-    Sample,
     sample_questions,
     sample_texts,
     usual_texts_per_language,
@@ -34,48 +32,6 @@ if TYPE_CHECKING:
     from st_xlret.columns import Role
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """How texts are drawn: the arguments of `sample_texts`."""
-
-    texts_per_language: int
-    min_texts: int
-    seed: int
-
-    def texts(
-        self, texts: Any, languages: Sequence[str] | None, min_languages: int
-    ) -> dict[str, Sample]:
-        """Language -> texts of the documents."""
-        return sample_texts(
-            texts,
-            languages=languages,
-            texts_per_language=self.texts_per_language,
-            min_texts=self.min_texts,
-            min_languages=min_languages,
-            seed=self.seed,
-        )
-
-    def questions(self, queries: Any, languages: Sequence[str]) -> dict[str, list[str]]:
-        """Language -> questions in the languages of the documents, for maps of their own."""
-        return sample_questions(
-            queries,
-            languages,
-            texts_per_language=self.texts_per_language,
-            min_texts=self.min_texts,
-            seed=self.seed,
-        )
-
-    def a_few_questions(self, queries: Any) -> dict[str, list[str]]:
-        """Language -> questions in any languages, which join the fit of one map."""
-        return sample_questions(
-            queries,
-            None,
-            texts_per_language=self.texts_per_language,
-            min_texts=min(self.min_texts, QUESTIONS),
-            seed=self.seed,
-        )
-
-
 def calibrate(
     model: SentenceTransformer | str,
     texts: Any,
@@ -85,12 +41,12 @@ def calibrate(
     phrases: bool = True,
     pairs: Dataset | None = None,
     queries_only: bool = False,
-    strength: float | Literal["auto"] = 1.0,
+    strength: float | Literal["auto"] = "auto",
     pivot: str = "en",
     keep_mean: float | None = None,
     languages: Sequence[str] | None = None,
     texts_per_language: int | None = None,
-    min_texts: int = 50,
+    min_texts: int = 20,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     batch_size: int = 64,
@@ -124,7 +80,7 @@ def calibrate(
             `"lsar"` the documents may be in one language: ten paragraphs in each of Arabic,
             German, Russian and Chinese, which come with the package, then join the fit.
         strength: From 0, which leaves the model as it is, to 1; `"auto"` takes what scores highest
-            on the sample.
+            on the sample, and 1 with a rotation or for documents in one language.
         pivot: The language that others are rotated into.
         keep_mean: Share of the mean of all languages that is kept.
         languages: Languages to calibrate. Default: all of the texts.
@@ -161,15 +117,26 @@ def calibrate(
         pairs=pairs is not None,
     )
     is_lsar = list(steps) == ["lsar"]
-    draw = _Draw(texts_per_language or usual_texts_per_language(steps), min_texts, seed)
     has_one_map_of_queries = queries_only and is_lsar
-    sample = draw.texts(texts, languages, min_languages=1 if has_one_map_of_queries else 2)
-    by_language = {code: part.texts for code, part in sample.items()}
+    count = texts_per_language or usual_texts_per_language(steps)
+    sample = sample_texts(
+        texts,
+        languages=languages,
+        texts_per_language=count,
+        min_texts=min_texts,
+        min_languages=1 if has_one_map_of_queries else 2,
+        seed=seed,
+    )
     questions = None
-    if queries is not None and has_one_map_of_queries:
-        questions = draw.a_few_questions(queries)
-    elif queries is not None:
-        questions = draw.questions(queries, list(sample))
+    if queries is not None:
+        fewest = min(min_texts, QUESTIONS) if has_one_map_of_queries else min_texts
+        questions = sample_questions(
+            queries,
+            None if has_one_map_of_queries else list(sample),
+            texts_per_language=count,
+            min_texts=fewest,
+            seed=seed,
+        )
 
     original = load_model(model) if isinstance(model, str) else model
     check_routes(original, by_language=not is_lsar)
@@ -182,6 +149,7 @@ def calibrate(
     if pairs is not None:
         others = [code for code in sample if code != pivot]
         parallel = encoder.embed_pairs(pairs, pivot, others)
+    by_language = {code: part.texts for code, part in sample.items()}
     if is_lsar:
         vectors = encoder.embed_sample_and_pooled(by_language)
     else:

@@ -9,8 +9,8 @@ are needed. The result is a plain Sentence Transformers model that needs no lang
 and `encode_document`. Vectors that are stored already need no encoder: they get a map, and stay
 where they are if queries alone are mapped. By default the subspace in which the languages' means
 differ is projected out (--steps lsar). Other steps need the language of each text, given as its
-task: `encode(texts, task="fr")`; the CCP paper's are --steps shift scale rotate. A table compares
-the choices without labels, and says which one it recommends.
+task: `encode(texts, task="fr")`; the CCP paper's are --steps shift scale rotate. The strength is
+chosen without labels, and a table has what each strength does.
 
 A document has one language, which is named, or identified (extra langid); in a text file a blank
 line ends a document. Of a folder, text files are read if they are named after their language
@@ -20,15 +20,21 @@ line ends a document. Of a folder, text files are read if they are named after t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import st_xlret
+from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
-from st_xlret.commands.sources import SampleArguments, one_language_in_words, parse_sources
+from st_xlret.commands.reports import (
+    advised_command,
+    one_language_in_words,
+    print_report,
+    print_time_of_embedding,
+    printed_duration,
+)
+from st_xlret.commands.sources import SampleArguments, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
 from st_xlret.hub.portable import save_portable
-from st_xlret.options import option
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,72 +45,6 @@ _CHECKED_TEXTS = 300  # of each language, whose labels are checked
 _DOUBTFUL = 0.2  # of them, with which the identifier disagrees
 
 
-@dataclass
-class Arguments:
-    """How to calibrate, and where the result goes."""
-
-    _argument_group_name = "calibration"
-
-    output: str = option(
-        None, "Folder for the calibrated model or the map, with the report on its language bias."
-    )
-    overwrite: bool = option(False, "Replace a model or a map that is there.")
-    steps: list[str] = option(
-        ["lsar"],
-        "In this order: lsar (minus the subspace in which the languages' means differ; needs no "
-        "language), shift (minus the language's mean), coral (one covariance), scale (by the "
-        "standard deviation), rotate (into the pivot), lir (minus the top principal component), "
-        "to_pivot (documents moved to the pivot's mean).",
-        ["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
-    )
-    queries: list[str] = option(
-        [],
-        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, or "
-        "text files (questions.fr.txt); of --vectors, the address of theirs. With --queries_only "
-        "and lsar, 5 of a language do.",
-    )
-    qrels: str | None = option(
-        None,
-        "With --vectors and --queries: BEIR's or TREC's judgements. Half of the queries choose the "
-        "strength.",
-    )
-    queries_only: bool = option(
-        False, "Map queries alone: an index goes on working. For lsar and shift."
-    )
-    phrases: bool = option(
-        True, "Phrases of weak languages join lsar of a model, for languages without texts."
-    )
-    strength: str | None = option(
-        None,
-        "From 0 to 1; auto: the highest score. By default auto for --vectors, 1 for a model and "
-        "with rotate.",
-    )
-    keep_mean: float | None = option(
-        None,
-        "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, "
-        "else as papers.",
-    )
-    pivot: str = option(
-        "en", "The language into which rotate and to_pivot map, and of texts that name none."
-    )
-    pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
-    min_texts: int = option(50, "Fewest texts of a language.")
-    seed: int = option(0, "Seed of the draw and of the rotation.")
-
-    @property
-    def has_one_map_of_queries(self) -> bool:
-        """Whether one map serves queries in all languages, and documents stay as they are."""
-        return self.queries_only and self.steps == ["lsar"]
-
-    def strength_with_default(self, default: float | Literal["auto"]) -> float | Literal["auto"]:
-        """The strength that is asked for; where none is, 1 with a rotation, else the default."""
-        if self.strength == "auto":
-            return "auto"
-        if self.strength is not None:
-            return float(self.strength)
-        return 1.0 if "rotate" in self.steps else default
-
-
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
@@ -112,10 +52,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     inputs = [texts.model, stored.vectors, stored.languages_file, options.qrels]
     inputs += [*options.pairs, *options.queries, *texts.documents]
     check_output_directory(options.output, options.overwrite, inputs=inputs)
-    if stored.vectors is None:
-        _calibrate_model(texts, options)
-    else:
-        calibrate_vectors(texts, stored, options)
+    with printed_duration():
+        if stored.vectors is None:
+            _calibrate_model(texts, options)
+        else:
+            calibrate_vectors(texts, stored, options)
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
@@ -142,6 +83,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
             "prompts, give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and "
             "--document_prompt"
         )
+    print_time_of_embedding({code: part.texts for code, part in sample.items()})
     comparisons: list[Comparison] = []
     calibrated = st_xlret.calibrate(
         encoder.model,
@@ -151,7 +93,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
         phrases=options.phrases,
         pairs=pairs,
         queries_only=options.queries_only,
-        strength=options.strength_with_default(1.0),
+        strength=options.strength_or_auto,
         pivot=options.pivot,
         keep_mean=options.keep_mean,
         texts_per_language=count,
@@ -169,10 +111,10 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
         save_portable(calibrated, folder)
         for comparison in comparisons:
             comparison.write(folder)
-    print()
-    if comparisons:
-        print(f"{comparisons[0]}\n")
-    else:
+    for comparison in comparisons:
+        command = advised_command(comparison, options, texts)
+        print_report(comparison, command, details=options.details)
+    if not comparisons:
         print(one_language_in_words(list(sample)))
     _print_usage(calibrated, options.output)
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands.sources import (
-    SampleArguments,
-    StoreArguments,
-    one_language_in_words,
-    sample_vectors,
-)
+from st_xlret.commands.calibrate_options import Arguments
+from st_xlret.commands.reports import advised_command, one_language_in_words, print_report
+from st_xlret.commands.sources import SampleArguments, StoreArguments, sample_vectors
 from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
+from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -22,10 +20,6 @@ if TYPE_CHECKING:
     from st_xlret.calibration import VectorCalibration
     from st_xlret.calibration.judged import Batch, Recall
     from st_xlret.calibration.report import Comparison
-    from st_xlret.commands.calibrate import Arguments
-
-Recalls = dict[float, "tuple[Recall, Recall]"]
-"""Strength -> recall of the half of the judged queries that chooses, and of the other half."""
 
 
 def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
@@ -33,8 +27,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     from st_xlret.calibration.checks import check_steps
     from st_xlret.calibration.sampling import usual_texts_per_language
 
-    strength = options.strength_with_default("auto")
-    check_steps(options.steps, strength, queries_only=options.queries_only)
+    check_steps(options.steps, options.strength_or_auto, queries_only=options.queries_only)
     store = stored.open_store()
     store.refuse_mapped()
     queries = None
@@ -48,30 +41,33 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     )
     is_one_language = len(sample) == 1 and options.has_one_map_of_queries
     _check_model(texts, is_one_language)
-    fitting = _Fitting(sample, store, options, texts if is_one_language else None)
     questions = None
-    recalls: Recalls = {}
-    if queries is not None and options.qrels:
-        recalls = fitting.judged_recalls(queries, options.qrels, strength)
-        if strength == "auto":
-            strength = _best_judged(recalls)
-    elif queries is not None:
+    if queries is not None and not options.qrels:
         fewest = _fewest_questions(options)
         questions = sample_vectors(
             queries, texts.languages, count, min_texts=fewest, seed=options.seed
         )
     comparison = None
     if is_one_language:
-        calibration = fitting.fit(questions, strength)
+        fitted = _fit_one_language(texts, store, sample, questions, options)
     else:
-        calibration, comparison = fitting.fit_and_compare(questions, strength)
-        first_halves = {at: first.overall for at, (first, _) in recalls.items()}
-        comparison = replace(comparison, judged=first_halves)
-    _write(calibration, comparison, recalls, options)
-    print(f"\n{comparison or one_language_in_words(list(sample))}")
-    if recalls:
-        print(f"\n{_recall_table(recalls, strength)}")
-    _print_usage(calibration, options.output)
+        fitted, comparison = _fit_and_compare(store, sample, questions, options)
+    judged = None
+    if queries is not None and options.qrels:
+        judged = _judge(fitted, store, queries, options)
+        if judged.used != fitted.strength:
+            fitted = fitted.at(judged.used)
+            comparison = comparison and replace(comparison, strength=judged.used)
+
+    _write(fitted, comparison, judged, options)
+    if judged is not None:
+        print(f"\n{judged}\n")
+    elif comparison is not None:
+        command = advised_command(comparison, options, texts, stored)
+        print_report(comparison, command, details=options.details)
+    else:
+        print(one_language_in_words(list(sample)))
+    _print_usage(fitted, options.output)
 
 
 def _check_model(texts: SampleArguments, is_one_language: bool) -> None:
@@ -87,11 +83,6 @@ def _check_model(texts: SampleArguments, is_one_language: bool) -> None:
         )
 
 
-def _best_judged(recalls: Recalls) -> float:
-    """The strength with the highest recall of the half that chooses."""
-    return max(recalls, key=lambda at: recalls[at][0].overall)
-
-
 def _fewest_questions(options: Arguments) -> int:
     """Fewest questions of a language: a few of any join the fit of one map of queries alone."""
     from st_xlret.calibration.choose import QUESTIONS
@@ -101,81 +92,125 @@ def _fewest_questions(options: Arguments) -> int:
     return options.min_texts
 
 
+def _fit_and_compare(
+    store: Store,
+    sample: dict[str, ArrayLike],
+    questions: dict[str, ArrayLike] | None,
+    options: Arguments,
+) -> tuple[VectorCalibration, Comparison]:
+    from st_xlret.calibration import fit_and_compare
+
+    return fit_and_compare(
+        sample,
+        questions=questions,
+        strength=options.strength_or_auto,
+        steps=options.steps,
+        queries_only=options.queries_only,
+        pivot=options.pivot,
+        keep_mean=options.keep_mean,
+        min_texts=options.min_texts,
+        metric=store.metric,
+        model=store.model,
+        seed=options.seed,
+    )
+
+
+def _fit_one_language(
+    texts: SampleArguments,
+    store: Store,
+    sample: dict[str, ArrayLike],
+    questions: dict[str, ArrayLike] | None,
+    options: Arguments,
+) -> VectorCalibration:
+    from st_xlret.calibration.panels import fit_one_language
+
+    return fit_one_language(
+        texts.load_encoder(),
+        sample,
+        questions,
+        phrases=options.phrases,
+        strength=options.strength_or_auto,
+        keep_mean=options.keep_mean,
+        metric=store.metric,
+        model=store.model,
+    )
+
+
 @dataclass(frozen=True)
-class _Fitting:
-    """What a calibration is fitted on, and how."""
+class _Judged:
+    """What judged queries find.
 
-    sample: dict[str, ArrayLike]
-    store: Store
-    options: Arguments
-    encoder: SampleArguments | None
-    """What names the encoder of the vectors, if they are in one language."""
+    Attributes:
+        recalls: Strength -> what the half of them finds that chooses, and what the other half does.
+        used: The strength that is used.
+    """
 
-    def fit_and_compare(
-        self, questions: dict[str, ArrayLike] | None, strength: float | Literal["auto"]
-    ) -> tuple[VectorCalibration, Comparison]:
-        """The calibration at a strength, or at the best one, beside others."""
-        from st_xlret.calibration import fit_and_compare
+    recalls: dict[float, tuple[Recall, Recall]]
+    used: float
 
-        return fit_and_compare(
-            self.sample,
-            questions=questions,
-            strength=strength,
-            steps=self.options.steps,
-            queries_only=self.options.queries_only,
-            pivot=self.options.pivot,
-            keep_mean=self.options.keep_mean,
-            min_texts=self.options.min_texts,
-            metric=self.store.metric,
-            model=self.store.model,
-            seed=self.options.seed,
+    @property
+    def best(self) -> float:
+        """The strength by which the half that chooses finds most."""
+        return max(self.recalls, key=lambda strength: self.recalls[strength][0].overall)
+
+    def __str__(self) -> str:
+        first, second = self.recalls[self.used]
+        before = self.recalls[0.0][1]
+        lowest, highest = second.gain_over(before)
+        what = f"strength {self.used:g}"
+        if self.used != self.best:
+            what += f" was asked for, and {self.best:g} is best"
+        words = (
+            f"Verdict: {what}, by {len(first.parts)} of your questions. The {len(second.parts)} "
+            f"others find {percent(second.overall)} % of their answers among ten, and "
+            f"{percent(before.overall)} % as it is: a gain of {100 * lowest:+.1f} to "
+            f"{100 * highest:+.1f} points (95 % interval)."
         )
+        return f"{words}\n\n{self._table()}\n\nRecall@10 and MRR@10 (%) of the other questions."
 
-    def fit(
-        self, questions: dict[str, ArrayLike] | None, strength: float | Literal["auto"]
-    ) -> VectorCalibration:
-        """The calibration, which the encoder helps to fit on vectors in one language."""
-        from st_xlret.calibration import VectorCalibration
-        from st_xlret.calibration.panels import fit_one_language
+    def _table(self) -> str:
+        header = ["strength", "all answers", "in the question's language", "in others", "MRR@10"]
+        rows = []
+        for strength, (_, second) in self.recalls.items():
+            label = f"{strength:g}"
+            if strength == self.used:
+                label += " (used)"
+            figures = [second.overall, second.same_language, second.other_languages, second.mrr]
+            rows.append([label, *(percent(each).replace("nan", "-") for each in figures)])
+        return markdown_table(header, rows)
 
-        if self.encoder is not None:
-            return fit_one_language(
-                self.encoder.load_encoder(),
-                self.sample,
-                questions,
-                phrases=self.options.phrases,
-                strength=strength,
-                keep_mean=self.options.keep_mean,
-                metric=self.store.metric,
-                model=self.store.model,
+    def as_json(self) -> list[dict[str, Any]]:
+        """A record of each strength."""
+        rows = []
+        for strength, (first, second) in self.recalls.items():
+            rows.append(
+                {
+                    "strength": strength,
+                    "first_half": _as_json(first),
+                    "second_half": _as_json(second),
+                }
             )
-        return VectorCalibration.fit(
-            self.sample,
-            queries=questions,
-            steps=self.options.steps,
-            strength=1.0 if strength == "auto" else strength,
-            queries_only=self.options.queries_only,
-            pivot=self.options.pivot,
-            keep_mean=self.options.keep_mean,
-            min_texts=self.options.min_texts,
-            metric=self.store.metric,
-            model=self.store.model,
-            seed=self.options.seed,
-        )
+        return rows
 
-    def judged_recalls(
-        self, queries: Store, qrels: str, strength: float | Literal["auto"]
-    ) -> Recalls:
-        """What judged queries find at each strength, and at the one that is asked for."""
-        from st_xlret.calibration import judged_recall
-        from st_xlret.calibration.report import STRENGTHS
 
-        fitted = self.fit(None, 1.0)
-        strengths = set(STRENGTHS)
-        if strength != "auto":
-            strengths.add(strength)
-        maps = {at: fitted.at(at) for at in sorted(strengths)}
-        return judged_recall(_usable_rows(self.store), _usable_rows(queries), qrels, maps)
+def _as_json(recall: Recall) -> dict[str, float]:
+    figures = recall._asdict()
+    figures["questions"] = len(figures.pop("parts"))
+    return figures
+
+
+def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arguments) -> _Judged:
+    """What judged queries find at each strength, and at the one that is asked for."""
+    from st_xlret.calibration import judged_recall
+    from st_xlret.calibration.report import STRENGTHS
+
+    maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, fitted.strength})}
+    qrels = str(options.qrels)
+    recalls = judged_recall(_usable_rows(store), _usable_rows(queries), qrels, maps)
+    judged = _Judged(recalls, fitted.strength)
+    if options.strength == "auto" and "rotate" not in options.steps:
+        return replace(judged, used=judged.best)
+    return judged
 
 
 def _usable_rows(store: Store) -> Iterator[Batch]:
@@ -190,12 +225,10 @@ def _usable_rows(store: Store) -> Iterator[Batch]:
 def _write(
     calibration: VectorCalibration,
     comparison: Comparison | None,
-    recalls: Recalls,
+    judged: _Judged | None,
     options: Arguments,
 ) -> None:
-    more: dict[str, Any] = {}
-    if recalls:
-        more["judged"] = _recalls_as_json(recalls)
+    more = {} if judged is None else {"judged": judged.as_json()}
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         calibration.save(folder)
         if comparison is not None:
@@ -204,43 +237,13 @@ def _write(
             write_json(folder / "language_bias.json", more)
 
 
-def _recalls_as_json(recalls: Recalls) -> list[dict[str, Any]]:
-    rows = []
-    for strength, (first, second) in recalls.items():
-        rows.append(
-            {
-                "strength": strength,
-                "first_half": first._asdict(),
-                "second_half": second._asdict(),
-            }
-        )
-    return rows
-
-
-def _recall_table(recalls: Mapping[float, tuple[Recall, Recall]], used: object) -> str:
-    from st_xlret.tables import markdown_table, percent
-
-    rows = []
-    for strength, (_, second) in recalls.items():
-        label = f"{strength:g}"
-        if strength == used:
-            label += " (used)"
-        figures = [percent(figure).replace("nan", "-") for figure in second]
-        rows.append([label, *figures])
-    header = ["strength", "all answers", "in the language of the query", "in others"]
-    return (
-        "Recall@10 (%) of one half of the judged queries; auto is chosen by the other half:\n\n"
-        f"{markdown_table(header, rows)}"
-    )
-
-
 def _print_usage(calibration: VectorCalibration, output: str) -> None:
     language = ', language="fr"' if calibration.languages else ""
     documents = f"the documents: st-xlret apply {output} --vectors SOURCE --into NAME"
     if calibration.queries_only:
         documents = "the documents stay as they are"
     print(
-        f"\nThe map is in {output}. In the service that searches (README.md there has it without "
+        f"The map is in {output}. In the service that searches (README.md there has it without "
         "Python):\n\n"
         f'    calibration = st_xlret.VectorCalibration.load("{output}")\n'
         f'    query = calibration.transform(query, role="query"{language})\n'

@@ -6,8 +6,8 @@ r"""Report how much an encoder's search prefers the language of the query. No la
 
 Each sampled text searches a pool with as many texts of every language, but for its own document.
 The report has the share of its nearest neighbours that are in its own language, against chance, a
-heat map of the languages in which neighbours are found, and what the usual calibrations would make
-of it. Documents are read as `calibrate` reads them.
+heat map of the languages in which neighbours are found, and what `calibrate` would make of it.
+Documents are read as `calibrate` reads them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import check_counts
+from st_xlret.commands.reports import (
+    command_in_words,
+    print_report,
+    print_time_of_embedding,
+    printed_duration,
+)
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.report import Comparison
 
 _TEXTS = 300  # of each language, by default
-_FEWEST_VECTORS = 50  # stored ones, of each language
+_FEWEST = 20  # texts or vectors of a language that is measured
 
 
 @dataclass
@@ -41,6 +47,7 @@ class Arguments:
     output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
     neighbours: int = option(20, "Nearest neighbours to look at.")
     seed: int = option(0, "Seed of the sample.")
+    details: bool = option(False, "Print the other side, and the figures of each language, too.")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
@@ -51,12 +58,21 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
     output = Path(options.output)
     picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
-    with atomic_file(output, ours="report") as part, atomic_file(picture, ours="report") as drawn:
+    with (
+        printed_duration(),
+        atomic_file(output, ours="report") as part,
+        atomic_file(picture, ours="report") as drawn,
+    ):
         if stored.vectors is None:
             comparison = _compare_for_encoder(texts, options)
+            command = f"{command_in_words('calibrate', texts)} --output calibrated"
         else:
             comparison = _compare_for_vectors(texts, stored, options)
-        print(f"\n{comparison}")
+            source = command_in_words("calibrate", texts, stored)
+            command = f"{source} --queries_only --output map"
+        if comparison.advised()[1] == 0:
+            command = "none, as far as these documents show"
+        print_report(comparison, command, details=options.details)
         write_json(part, comparison.before.as_json())
         search = comparison.before.search
         is_drawn = plot_language_bias(search.languages, search.shares, drawn)
@@ -67,17 +83,20 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
     """The bias of an encoder, and what the usual calibrations would make of it."""
     from st_xlret.calibration import fit_and_compare
+    from st_xlret.calibration.panels import embed_weak_languages
 
     count = texts.texts_per_language or _TEXTS
-    sample = texts.sample_texts(count, seed=options.seed)
+    sample = texts.sample_texts(count, min_texts=_FEWEST, seed=options.seed)
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
+    print_time_of_embedding(chosen)
     encoder = texts.load_encoder()
     documents, queries, _ = encoder.embed_sample(chosen)
     _, comparison = fit_and_compare(
         documents,
         queries,
         {code: part.documents for code, part in sample.items()},
+        phrases=embed_weak_languages(encoder),
         steps=_usual_steps(documents),
         texts=count,
         neighbours=options.neighbours,
@@ -95,9 +114,7 @@ def _compare_for_vectors(
 
     count = texts.texts_per_language or _TEXTS
     store = stored.open_store()
-    documents = sample_vectors(
-        store, texts.languages, count, min_texts=_FEWEST_VECTORS, seed=options.seed
-    )
+    documents = sample_vectors(store, texts.languages, count, min_texts=_FEWEST, seed=options.seed)
     _, comparison = fit_and_compare(
         documents,
         steps=_usual_steps(documents),

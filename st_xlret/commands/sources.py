@@ -187,15 +187,3 @@ def sample_vectors(
     if not kept:
         return dict(sample)  # which the fit refuses
     return kept
-
-
-def one_language_in_words(languages: Sequence[str]) -> str:
-    """What was done for documents in one language, and what no sample of them can say."""
-    from st_xlret.calibration.panels import panel_paragraphs
-
-    panel = ", ".join(code for code in panel_paragraphs() if code not in languages)
-    return (
-        f"The documents are in one language ({languages[0]}). Paragraphs in others ({panel}) "
-        "joined the fit.\nThe documents cannot show what questions in other languages gain: "
-        "measure it with questions of\nyour own (st-xlret evaluate --benchmark retrieval).\n"
-    )

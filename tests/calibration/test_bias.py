@@ -93,12 +93,17 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(
     np.testing.assert_allclose(measured.documents.shares, between)
 
     kept = naive_kept((DOCUMENTS, DOCUMENTS), (documents, documents))
-    imbalances = [measured.search.imbalance, measured.documents.imbalance]
     if name == "only":
         kept = naive_kept((asked, DOCUMENTS), (queries, documents))
-        imbalances = [measured.search.imbalance]
     assert measured.neighbours_kept == pytest.approx(kept)
-    assert measured.score() == pytest.approx(kept**0.5 * (1 - np.mean(imbalances)))
+    before = figures[AS_IT_IS].search
+    chance = before.chance
+    preference = before.same_language_share - chance
+    left = abs(measured.search.same_language_share - chance)
+    removed = min(preference - left, 0.85 * preference)
+    assert measured.removed == pytest.approx(removed)
+    assert measured.score() == pytest.approx(removed - 4 * (1 - kept) ** 2)
+    assert figures[AS_IT_IS].score() == 0
     assert measured.queries_only == (name == "only")
     assert measured.needs_language == bool(calibration.languages)
 
@@ -120,12 +125,12 @@ def apart(texts: int) -> dict[str, NDArray]:
     return rows
 
 
-def test_an_encoder_that_does_not_see_languages_has_no_imbalance() -> None:
+def test_an_encoder_that_does_not_see_languages_has_no_preference() -> None:
     # All texts of a language are from two documents, so that half of them are never measured.
     rows = apart(400)
     bias = measure_language_bias(rows, {code: np.arange(400) // 200 for code in rows})
     assert bias.chance == pytest.approx(200 / 1000)
-    assert bias.imbalance < 0.05
+    assert bias.same_language_share == pytest.approx(bias.chance, abs=0.01)
     np.testing.assert_allclose(bias.expected[0], [0.2, 0.4, 0.4])
     assert bias.as_json()["languages"]["en"]["same_language_share"] == bias.shares[1, 1]
 
@@ -136,7 +141,6 @@ def test_an_encoder_that_sees_nothing_else_has_all_of_it() -> None:
         part += 100 * np.eye(6)[number]
     bias = measure_language_bias(rows, neighbours=5)
     assert bias.same_language_share == 1
-    assert bias.imbalance == pytest.approx(1 - bias.chance)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,12 @@
-"""The calibration that was asked for, beside other steps and other strengths."""
+"""The calibration that was asked for, beside other strengths."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from st_xlret.calibration.bias import AS_IT_IS, BiasFigures, LanguageBias
+from st_xlret.calibration.bias import BiasFigures, LanguageBias
 from st_xlret.calibration.choose import fit_and_compare
 from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
 
@@ -39,164 +38,147 @@ def bias(own: float) -> LanguageBias:
 
 
 def figures(search: float, documents: float, kept: float = 1.0, **about: Any) -> BiasFigures:
-    """By the shares of results in the language of a text, for searches and between documents."""
-    return BiasFigures(bias(search), bias(documents), kept, **about)
+    """By the shares of results in the language of a text, for searches and between documents.
 
-
-def comparison(chosen: str, raw: BiasFigures, **others: BiasFigures) -> Comparison:
-    return Comparison({AS_IT_IS: raw, **others}, chosen, 1.0, {}, False)
+    As it is, they are 0.7, of which 0.45 is preference.
+    """
+    removed = min(0.45 - abs(search - 0.25), 0.85 * 0.45)
+    return BiasFigures(bias(search), bias(documents), kept, removed, **about)
 
 
 STRONG = figures(0.7, 0.7)
+WEAK = figures(0.6, 0.6, 0.3)
+
+
+def comparison(strength: float, of_strengths: dict, **about: Any) -> Comparison:
+    """Of a calibration of both sides by LSAR, or by other steps."""
+    return Comparison(
+        before=of_strengths.get(0.0, STRONG),
+        steps=about.pop("steps", ("lsar",)),
+        queries_only=False,
+        strength=strength,
+        sides={False: of_strengths},
+        **about,
+    )
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_both_ways_are_measured_at_every_strength(queries_only: bool) -> None:
-    _, compared = fit_and_compare(translated(), queries_only=queries_only, **RAW)
+    _, compared = fit_and_compare(translated(), strength=1.0, queries_only=queries_only, **RAW)
     for only in (True, False):
-        rows = compared.strengths[only]
+        rows = compared.sides[only]
         assert list(rows) == list(STRENGTHS)
         shares = [each.search.same_language_share for each in rows.values()]
         assert shares[0] > shares[5] > shares[10]
         assert rows[0.0].neighbours_kept == 1
         assert rows[1.0].neighbours_kept < 1
+        assert {each.queries_only for each in rows.values()} == {only}
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
-def test_auto_takes_the_best_strength(queries_only: bool) -> None:
-    fitted, compared = fit_and_compare(
-        translated(), strength="auto", queries_only=queries_only, **RAW
-    )
-    best = best_strength(compared.strengths[queries_only])
+def test_by_default_the_strength_is_the_best(queries_only: bool) -> None:
+    fitted, compared = fit_and_compare(translated(), queries_only=queries_only, **RAW)
+    best = best_strength(compared.sides[queries_only])
     assert best > 0
     assert fitted.strength == best
     assert fitted.queries_only == queries_only
-    assert compared.after == compared.strengths[queries_only][best]
-    assert f"{best:g}" in compared.chosen
-    assert "(used)" in compared.calibrations_table()
-    assert len(compared.strengths_table().splitlines()) > 6
-    assert str(compared).count("Recommended") == 1
+    assert compared.after == compared.sides[queries_only][best]
+    assert f"| {best:g} (used) " in compared.strengths_table()
+    assert f"at strength {best:g}" in compared.verdict()
     chance = compared.as_json()["after"]["documents"]["chance"]
     assert chance == pytest.approx(59 / 179)
 
 
 def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
-    fitted, compared = fit_and_compare(translated(offset=0), strength="auto", **RAW)
+    fitted, compared = fit_and_compare(translated(offset=0), **RAW)
     assert fitted.strength == 0
-    assert compared.recommended == "lsar, strength 0"
-    assert "the vectors as they are" in compared.verdict()
-    assert "little" in compared.verdict()
+    assert compared.advised() == (("lsar",), 0)
+    # Documents are no questions, about which nothing negative is said.
+    assert "cannot show what questions gain" in compared.verdict()
+
+
+def test_a_strength_that_is_given_is_measured_beside_the_others() -> None:
+    fitted, compared = fit_and_compare(translated(), strength=0.35, keep_mean=1, **RAW)
+    assert fitted.strength == 0.35
+    assert set(compared.strengths) == {*STRENGTHS, 0.35}
+    assert "| 0.35 (used) " in compared.strengths_table()
+
+
+def test_other_steps_are_measured_beside_lsar() -> None:
+    _, compared = fit_and_compare(translated(), steps=["shift", "scale"], **RAW)
+    assert list(compared.sides) == [False]  # scale maps both sides
+    assert compared.after.needs_language
+    of_lsar = fit_and_compare(translated(), **RAW)[1].strengths
+    scores = {strength: each.score() for strength, each in of_lsar.items()}
+    assert {strength: each.score() for strength, each in compared.lsar.items()} == scores
+    assert "lsar, which needs no language" in compared.details()
+
+
+def test_questions_of_their_own_map_are_fitted_for_both_sides() -> None:
+    fitted, compared = fit_and_compare(translated(), questions=translated(70, offset=3), **RAW)
+    assert fitted.query is not None
+    assert compared.reached is None  # nothing joined the fit
 
 
 @pytest.mark.parametrize(
-    ("how", "others"),
+    ("strength", "of_strengths", "advised"),
     [
-        ({}, ["shift", "lsar, queries only", "shift, queries only", "lsar"]),
-        (
-            {"steps": ["shift", "scale"]},
-            ["lsar", "lsar, queries only", "shift", "shift, queries only", "shift coral"],
-        ),
-        ({"keep_mean": 1, "strength": 0.35}, ["lsar", "lsar, strength 0.35, keep_mean 1"]),
-        ({"questions": translated(70)}, ["lsar", "lsar, queries apart", "shift, queries apart"]),
+        (1.0, {0.0: STRONG, 1.0: figures(0.25, 0.25, 0.9)}, 1.0),
+        (1.0, {0.0: STRONG, 0.6: figures(0.35, 0.3), 1.0: figures(0.42, 0.42)}, 0.6),
+        # It is hardly better, ...
+        (1.0, {0.0: STRONG, 0.6: figures(0.35, 0.3), 1.0: figures(0.351, 0.3)}, 1.0),
+        # ... and what goes beyond 0.85 is no better.
+        (1.0, {0.0: STRONG, 0.6: figures(0.26, 0.3), 1.0: figures(0.28, 0.3)}, 1.0),
+        # Where there is a preference, half of it goes, at any price; else nothing does.
+        (1.0, {0.0: STRONG, 0.4: STRONG, 0.5: figures(0.6, 0.6, 0.5), 1.0: WEAK}, 0.5),
+        (1.0, {0.0: figures(0.35, 0.35), 1.0: figures(0.25, 0.25)}, 0.0),
     ],
 )
-def test_what_it_is_compared_with(how: dict, others: list[str]) -> None:
-    _, compared = fit_and_compare(translated(), **how, **RAW)
-    names = list(compared.figures)
-    assert names[0] == AS_IT_IS
-    assert set(others) <= set(names)
-    needs_language = "scale" in how.get("steps", ())
-    assert ("shift coral" in names) == needs_language
-
-
-@pytest.mark.parametrize(
-    ("share", "after", "recommended", "little"),
-    [
-        # 0.90 against 0.88; with the documents, it would be 0.60 against 0.88.
-        (0.35, 0.27, AS_IT_IS, True),
-        # 0.70 against 0.67, and 2.2 times chance.
-        (0.55, 0.50, AS_IT_IS, False),
-        (0.55, 0.27, "only", False),
-    ],
-)
-def test_queries_alone_are_compared_by_searches(
-    share: float, after: float, recommended: str, little: bool
+def test_the_strength_with_the_highest_score_is_advised(
+    strength: float, of_strengths: dict, advised: float
 ) -> None:
-    raw = figures(share, 0.95)
-    compared = comparison("only", raw, only=figures(after, 0.95, 0.8, queries_only=True))
-    assert compared.recommended == recommended
-    assert f"{raw.score(True):.3f} |" in compared.calibrations_table()
-    assert ("little" in compared.verdict()) == little
+    compared = comparison(strength, of_strengths)
+    assert compared.advised() == (("lsar",), advised)
+    if advised == 0:
+        assert "no preference to remove" in compared.verdict()
+    else:
+        assert f"at strength {advised:g}" in compared.verdict()
+    assert ("its score is" in compared.verdict()) == (0 < advised != strength)
 
 
-CANDIDATES = {
-    "only": figures(0.5, 0.7, queries_only=True),
-    "lsar": figures(0.3, 0.3),
-    "coral": figures(0.25, 0.25, needs_language=True),
-    "shift": figures(0.28, 0.28, needs_language=True),
-}
-
-
-@pytest.mark.parametrize(
-    ("chosen", "recommended"),
-    [("only", "only"), ("lsar", "lsar"), ("coral", "coral"), ("shift", "coral")],
-)
-def test_what_changes_another_side_or_needs_the_language_is_no_alternative(
-    chosen: str, recommended: str
+@pytest.mark.parametrize(("share", "advised"), [(0.35, ("lsar",)), (0.402, ("shift",))])
+def test_lsar_is_advised_where_it_is_better_than_steps_that_need_the_language(
+    share: float, advised: tuple
 ) -> None:
-    assert comparison(chosen, STRONG, **CANDIDATES).recommended == recommended
+    shift = {0.0: STRONG, 1.0: figures(0.4, 0.3, needs_language=True)}
+    of_lsar = {0.0: STRONG, 0.8: figures(share, share)}
+    compared = comparison(1.0, shift, steps=("shift",), lsar=of_lsar)
+    assert compared.advised()[0] == advised
+    assert f"calibrate by {advised[0]} at" in compared.verdict()
 
 
-def test_the_chosen_one_stays_where_another_is_hardly_better() -> None:
-    near = {**CANDIDATES, "shift": figures(0.252, 0.252, needs_language=True)}
-    assert comparison("shift", STRONG, **near).recommended == "shift"
+@pytest.mark.parametrize(("share", "is_flagged"), [(0.2, True), (0.245, False)])
+def test_a_share_below_chance_is_flagged(share: float, is_flagged: bool) -> None:
+    compared = comparison(1.0, {0.0: STRONG, 1.0: figures(share, share)})
+    assert ("below chance" in compared.strengths_table()) == is_flagged
 
 
-@pytest.mark.parametrize(
-    ("judged", "words"),
-    [
-        ({0.0: 0.5, 0.4: 0.7, 1.0: 0.6}, "strength 0.4"),
-        ({0.0: 0.7, 0.4: 0.6, 1.0: 0.5}, "as they are"),
-    ],
-)
-def test_labels_decide_where_there_are_labels(judged: dict[float, float], words: str) -> None:
-    compared = comparison("lsar", STRONG, lsar=figures(0.25, 0.25))
-    verdict = replace(compared, judged=judged).verdict()
-    assert words in verdict.splitlines()[0]
-    assert "score" not in verdict
-    assert "The strength 1, which was used" in verdict
+def test_a_report_uses_nothing() -> None:
+    compared = comparison(1.0, {0.0: STRONG, 1.0: figures(0.25, 0.25)}, used=False)
+    assert "(used)" not in str(compared)
 
 
-def test_a_better_strength_of_the_chosen_one_is_recommended() -> None:
-    better = figures(0.3, 0.3)
-    compared = comparison("lsar", figures(0.4, 0.4), lsar=figures(0.42, 0.42))
-    compared = replace(compared, strengths={False: {0.6: better}})
-    assert compared.recommended == "lsar"
-    verdict = compared.verdict()
-    assert f"score, {better.score():.3f}" in verdict
-    assert "Recommended: the strength 0.6" in verdict
-    assert "lsar, which was used, has" in verdict
+def test_what_phrases_reach_is_said_in_words() -> None:
+    compared = comparison(1.0, {0.0: STRONG, 1.0: figures(0.25, 0.25)}, reached=(99, 234))
+    assert "reach 234 different texts, 99 before: more is better" in str(compared)
 
 
-def test_an_overshoot_is_flagged() -> None:
-    compared = comparison("lsar", STRONG, lsar=figures(0.2, 0.2))
-    assert "below chance" in compared.calibrations_table()
-    assert "overshoots" in compared.verdict()
-
-
-def test_a_share_near_chance_and_a_map_that_does_nothing_do_not_overshoot() -> None:
-    near_chance = comparison("lsar", STRONG, lsar=figures(0.245, 0.245))
-    assert "overshoots" not in near_chance.verdict()
-    far_below = comparison("lsar", STRONG, lsar=figures(0.2, 0.2))
-    assert "overshoots" not in replace(far_below, strength=0.0).verdict()
-
-
-def test_a_rotation_is_fitted_once_at_a_strength_that_is_given() -> None:
+def test_a_rotation_is_fitted_once() -> None:
     rows = translated()
     pairs = {"de": (rows["de"], rows["en"]), "fr": (rows["fr"], rows["en"])}
-    fitted, compared = fit_and_compare(rows, steps=["rotate"], pairs=pairs, strength=0.5, **RAW)
-    assert fitted.strength == 0.5
-    assert not compared.strengths[False]
-    assert "rotate, strength 0.5" in compared.figures
-    with pytest.raises(ValueError, match="'rotate'.*'auto'"):
-        fit_and_compare(rows, steps=["rotate"], strength="auto", **RAW)
+    for strength, expected in (("auto", 1.0), (0.5, 0.5)):
+        fitted, compared = fit_and_compare(
+            rows, steps=["rotate"], pairs=pairs, strength=strength, **RAW
+        )
+        assert fitted.strength == expected
+        assert list(compared.strengths) == [expected]

@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
+from st_xlret.calibration.judged import Recall
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, clouds
 
@@ -49,7 +50,7 @@ def qrels(tmp_path: Path) -> Path:
 
 
 def naive_recall(calibration: VectorCalibration, queries: list[int]) -> NDArray:
-    """Recall@10 of all answers, of those in the query's language and of the others."""
+    """Recall@10 of all answers, of those in the query's language and of the others, and MRR@10."""
     pool = strict_unit_rows(calibration.transform(DOCUMENTS, "document", LANGUAGES))
     scores = calibration.transform(QUERIES, "query", LANGUAGES) @ pool.T
     nearest = np.argsort(-scores, axis=1)[:, :10]
@@ -59,6 +60,8 @@ def naive_recall(calibration: VectorCalibration, queries: list[int]) -> NDArray:
         is_found = np.isin(answers, nearest[query])
         is_own = LANGUAGES[answers] == LANGUAGES[query]
         shares = [is_found.mean(), is_found[is_own].mean(), is_found[~is_own].mean()]
+        places = np.flatnonzero(np.isin(nearest[query], answers))
+        shares.append(1 / (1 + places[0]) if len(places) else 0.0)
         by_language.setdefault(LANGUAGES[query], []).append(shares)
     means = [np.mean(part, axis=0) for part in by_language.values()]
     return np.mean(means, axis=0)
@@ -75,9 +78,18 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
     judged = [query for query in range(ROWS) if has_answers(query)]
     for strength, calibration in maps.items():
         first, second = recall[strength]
-        np.testing.assert_allclose(first, naive_recall(calibration, judged[0::2]))
-        np.testing.assert_allclose(second, naive_recall(calibration, judged[1::2]))
+        np.testing.assert_allclose(first[:4], naive_recall(calibration, judged[0::2]))
+        np.testing.assert_allclose(second[:4], naive_recall(calibration, judged[1::2]))
     assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
+
+
+def test_the_interval_of_a_gain_is_that_of_the_same_queries() -> None:
+    before = Recall(0.5, 0.5, 0.5, 0.5, (0.25, 0.25, 0.0, 0.0))
+    after = Recall(0.75, 0.5, 1.0, 0.5, (0.25, 0.25, 0.25, 0.0))
+    # The gains are 0, 0, 1 and 0, a quarter of each: their standard deviation is 0.433 / 4.
+    margin = 1.96 * 2 * 0.433 / 4
+    np.testing.assert_allclose(after.gain_over(before), (0.25 - margin, 0.25 + margin), rtol=1e-3)
+    assert after.gain_over(after) == (0, 0)
 
 
 def recall_by(qrels: Path, content: str, calibration: VectorCalibration) -> Any:

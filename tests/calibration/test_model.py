@@ -13,7 +13,6 @@ from sentence_transformers.sentence_transformer.modules import BoW
 
 import st_xlret
 from st_xlret.calibration import Comparison, embed_by_language, embed_pairs, fit_calibration
-from st_xlret.calibration.bias import AS_IT_IS
 from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.data import DataError
@@ -30,7 +29,9 @@ def model() -> SentenceTransformer:
 
 
 def calibrate(model: SentenceTransformer, **how: Any) -> tuple[SentenceTransformer, Comparison]:
+    """The whole calibration, whose maps the tests compute too, unless a strength is given."""
     reports: list[Comparison] = []
+    how.setdefault("strength", 1.0)
     calibrated = st_xlret.calibrate(
         model,
         TEXTS,
@@ -99,10 +100,31 @@ def test_phrases_of_weak_languages_and_a_few_questions_join_the_fit_by_default(
     mean_of_questions = calibrated.encode_query(swahili).mean(axis=0)
     np.testing.assert_allclose(mean_of_phrases, mean_of_questions, atol=1e-5)
 
-    chosen = "lsar, with phrases and questions, queries only"
-    assert comparison.chosen == chosen
-    assert list(comparison.reached) == [AS_IT_IS, "without phrases and questions", chosen]
-    assert f"{comparison.reached[chosen]} {chosen}" in str(comparison)
+    assert comparison.reached is not None
+    before, after = comparison.reached
+    assert f"reach {after} different texts, {before} before: more is better" in str(comparison)
+
+
+@pytest.mark.parametrize("queries_only", [True, False])
+def test_by_default_the_strength_has_the_highest_score_and_no_text_is_embedded_for_it(
+    queries_only: bool, model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    encode = SentenceTransformer.encode
+
+    def count_and_encode(self: SentenceTransformer, texts: list[str], **options: Any) -> Any:
+        counts[-1] += len(texts)
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceTransformer, "encode", count_and_encode)
+    strengths = []
+    for strength in ("auto", 1.0):
+        counts.append(0)
+        _, comparison = calibrate(model, queries_only=queries_only, strength=strength)
+        strengths.append(comparison.strength)
+    assert strengths == [comparison.best, 1.0]
+    assert strengths[0] < 1
+    assert counts[0] == counts[1]
 
 
 def test_prompts_are_used_and_kept_and_the_card_has_the_bias() -> None:

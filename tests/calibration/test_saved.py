@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from st_xlret import CalibrationLayer, VectorCalibration, fit_calibration
-from st_xlret.calibration.saved import metadata_of
 from st_xlret.calibration.steps import Maps
 from tests.calibration.clouds import CODES, clouds
 
@@ -44,7 +43,7 @@ def test_a_saved_map_is_the_same(queries: dict | None, how: dict, tmp_path: Path
         DOCUMENTS, queries=queries, model="me/encoder", metric="cosine", **how
     )
     loaded = VectorCalibration.load(calibration.save(tmp_path / "map"))
-    assert metadata_of(loaded) == metadata_of(calibration)
+    assert loaded.metadata() == calibration.metadata()
     assert loaded.fingerprint == calibration.fingerprint
     rows = np.concatenate(list(DOCUMENTS.values()))
     codes = np.repeat(CODES, 80).tolist()
@@ -120,7 +119,7 @@ def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(tmp_path: Path) -> None:
     layer = CalibrationLayer.load(calibration.save(tmp_path / "map"))
     layer.save(tmp_path / "layer")
     again = VectorCalibration.load(tmp_path / "layer")
-    assert metadata_of(again) == metadata_of(calibration)
+    assert again.metadata() == calibration.metadata()
 
     rows = DOCUMENTS["fr"].astype(np.float32)
     expected = calibration.transform(rows, "document", "fr")

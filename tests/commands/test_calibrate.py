@@ -46,10 +46,10 @@ def write_questions(file: Path) -> Path:
 
 def test_by_default_the_result_needs_no_language(folder: Path, capsys: Any) -> None:
     file = write_questions(folder / "questions.jsonl")
-    model = calibrate(folder, "--queries", str(file))
+    model = calibrate(folder, "--queries", str(file), "--strength", "1")
 
     printed = capsys.readouterr().out
-    assert "lsar, with phrases, queries apart (used)" in printed
+    assert "| 1 (used) " in printed
     assert "encode_query" in printed
     means = []
     for code in WORDS:
@@ -81,6 +81,51 @@ def test_a_report_finds_what_a_calibration_found_in_the_same_texts(folder: Path)
     assert before["same_language_share"] != before["documents"]["same_language_share"]
 
 
+def lines_after_verdict(printed: str) -> list[str]:
+    _, _, after = printed.partition("\nVerdict: ")
+    return after.splitlines()
+
+
+def test_the_verdict_and_its_command_come_first_and_details_if_asked(
+    folder: Path, capsys: Any
+) -> None:
+    words = ["--model", str(folder / "encoder")]
+    words += ["--documents", str(folder / "documents.jsonl")]
+    words += ["--precision", "fp32"]
+    report([*words, "--output", str(folder / "bias.json")])
+    reported = capsys.readouterr().out
+    assert "embedding 216 texts in 3 languages: a small encoder takes about 4 s" in reported
+    verdict, command, *rest = lines_after_verdict(reported)
+    assert verdict.startswith("calibrate by lsar at strength 0.")
+    assert sum(line.startswith("| ---") or line.startswith("|:---") for line in rest) == 1
+    assert "by language" not in reported
+    assert any(line.startswith("It took ") for line in rest)
+
+    # The command calibrates at the strength that the report names, and its own verdict is so.
+    program, name, *options = command.removeprefix("Command: ").split()
+    assert (program, name) == ("st-xlret", "calibrate")
+    assert sorted(options) == sorted([*words, "--output", "calibrated"])
+    strength = verdict.split()[5].rstrip(":")
+    output = str(folder / "out")
+    main([*options[:-1], output, "--details"])
+    printed = capsys.readouterr().out
+    assert f"| {strength} (used) " in printed
+    assert f"Command: none is left to run, {output} is calibrated so" in printed
+    assert "Queries alone mapped:" in printed
+    assert "by language:" in printed
+
+
+def test_a_strength_that_is_worse_than_another_is_told_with_the_command(
+    folder: Path, capsys: Any
+) -> None:
+    calibrate(folder, "--strength", "1")
+    _, command, *_ = lines_after_verdict(capsys.readouterr().out)
+    assert "--overwrite" in command
+    words = command.removeprefix("Command: st-xlret calibrate ").split()
+    main(words)
+    assert "Command: none is left" in capsys.readouterr().out
+
+
 def write_pairs(file: Path) -> Path:
     records = []
     for source, target in zip(sentences("en"), sentences("fr"), strict=True):
@@ -104,7 +149,8 @@ def test_the_papers_calibration_with_pairs_and_prompts(folder: Path, capsys: Any
     model = calibrate(folder, *options)
 
     printed = capsys.readouterr().out
-    assert "| shift scale rotate (used) |" in printed
+    assert "| 1 (used) " in printed
+    assert "by shift scale rotate at 1" in printed
     assert 'task="fr"' in printed
     assert model.prompts["query"] == "ask "
     assert model.prompts["document"] == "tell "

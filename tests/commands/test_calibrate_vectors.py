@@ -57,7 +57,7 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     assert calibration.queries_only == queries_only
     assert (f"st-xlret apply {output}" in printed) == (not queries_only)
     assert "(used)" in printed
-    assert printed.count("Recommended") == 1
+    assert printed.count("Verdict: calibrate by lsar at strength") == 1
     assert "1 languages, sw 3" in printed
     written = json.loads((output / "language_bias.json").read_text())
     scores = {row["strength"]: row["score"] for row in written["strengths"]}
@@ -120,7 +120,15 @@ def test_judged_queries_choose_the_strength_and_are_reported(
     best = max(judged, key=lambda row: row["first_half"]["overall"])["strength"]
     assert best > 0
     assert VectorCalibration.load(output).strength == best
-    assert f"| {best:g} (used) " in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"| {best:g} (used) " in printed
+    assert f"Verdict: strength {best:g}, by 30 of your questions. The 30 others" in printed
+    assert "95 % interval" in printed
+    assert judged[0]["second_half"]["questions"] == 30
+
+    main([*command, "--qrels", str(qrels), "--strength", "0", "--overwrite"])
+    assert f"strength 0 was asked for, and {best:g} is best" in capsys.readouterr().out
+    assert VectorCalibration.load(output).strength == 0
 
 
 def test_queries_have_one_address(vectors: str, tmp_path: Path) -> None:

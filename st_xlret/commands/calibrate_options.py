@@ -1,0 +1,72 @@
+"""The options of `st-xlret calibrate`, for encoders and for stored vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from st_xlret.options import option
+
+
+@dataclass
+class Arguments:
+    """How to calibrate, and where the result goes."""
+
+    _argument_group_name = "calibration"
+
+    output: str = option(
+        None, "Folder for the calibrated model or the map, with the report on its language bias."
+    )
+    overwrite: bool = option(False, "Replace a model or a map that is there.")
+    steps: list[str] = option(
+        ["lsar"],
+        "In this order: lsar (minus the subspace in which the languages' means differ; needs no "
+        "language), shift (minus the language's mean), coral (one covariance), scale (by the "
+        "standard deviation), rotate (into the pivot), lir (minus the top principal component), "
+        "to_pivot (documents moved to the pivot's mean).",
+        ["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
+    )
+    queries: list[str] = option(
+        [],
+        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, or "
+        "text files (questions.fr.txt); of --vectors, the address of theirs. With --queries_only "
+        "and lsar, 5 of a language do.",
+    )
+    qrels: str | None = option(
+        None,
+        "With --vectors and --queries: BEIR's or TREC's judgements. Half of the queries choose the "
+        "strength.",
+    )
+    queries_only: bool = option(
+        False, "Map queries alone: an index goes on working. For lsar and shift."
+    )
+    phrases: bool = option(
+        True, "Phrases of weak languages join lsar of a model, for languages without texts."
+    )
+    strength: str = option(
+        "auto",
+        "From 0, as it is, to 1. auto: the highest score without labels; 1 with rotate, and for "
+        "documents in one language.",
+    )
+    keep_mean: float | None = option(
+        None,
+        "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, "
+        "else as papers.",
+    )
+    pivot: str = option(
+        "en", "The language into which rotate and to_pivot map, and of texts that name none."
+    )
+    pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
+    min_texts: int = option(20, "Fewest texts of a language that joins the fit.")
+    seed: int = option(0, "Seed of the draw and of the rotation.")
+    details: bool = option(False, "Print the other side, and the figures of each language, too.")
+
+    @property
+    def has_one_map_of_queries(self) -> bool:
+        """Whether one map serves queries in all languages, and documents stay as they are."""
+        return self.queries_only and self.steps == ["lsar"]
+
+    @property
+    def strength_or_auto(self) -> float | Literal["auto"]:
+        """The strength as a number, or "auto"."""
+        return "auto" if self.strength == "auto" else float(self.strength)

@@ -1,0 +1,105 @@
+"""What `calibrate` and `report` print: a verdict, the command for it, one table, and the time."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from st_xlret.commands.calibrate_options import Arguments
+from st_xlret.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from st_xlret.calibration.report import Comparison
+
+_SECONDS_OF_A_TEXT = 0.02  # of one core, by an encoder of 12 small layers, in both roles
+
+
+def command_in_words(command: str, *groups: Any, **changes: object) -> str:
+    """A command that gives the options of groups which are not the defaults, but for changes."""
+    words = ["st-xlret", command]
+    for group in groups:
+        usual = type(group)()
+        for each in fields(group):
+            value = changes.get(each.name, getattr(group, each.name))
+            if value == getattr(usual, each.name):
+                continue
+            if isinstance(value, bool):
+                words.append(f"--{each.name}" if value else f"--no_{each.name}")
+                continue
+            values = value if isinstance(value, list) else [value]
+            words += [f"--{each.name}", *map(str, values)]
+    return without_secrets(shlex.join(words))
+
+
+def advised_command(comparison: Comparison, options: Arguments, *sources: Any) -> str:
+    """The command of `calibrate` that the verdict leads to."""
+    steps, strength = comparison.advised()
+    if strength == 0:
+        return measuring_command(options, *sources)
+    if (steps, strength) == (comparison.steps, comparison.strength):
+        return f"none is left to run, {options.output} is calibrated so"
+    return command_in_words(
+        "calibrate",
+        *sources,
+        options,
+        steps=list(steps),
+        strength=f"{strength:g}",
+        overwrite=True,
+    )
+
+
+def measuring_command(options: Arguments, texts: Any, *stored: Any) -> str:
+    """The command that measures by questions with known answers, where documents cannot."""
+    if not stored:
+        return (
+            f"st-xlret evaluate --model {shlex.quote(options.output)} --benchmark retrieval "
+            "--data FOLDER --output scores.json"
+        )
+    asked = {"queries": ["QUERIES"], "qrels": "QRELS", "overwrite": True}
+    return command_in_words("calibrate", texts, *stored, options, **asked)
+
+
+def print_report(comparison: Comparison, command: str, *, details: bool) -> None:
+    """Print the verdict, the command for it and the table; with details further tables."""
+    verdict, _, rest = str(comparison).partition("\n")
+    print(f"\n{verdict}\nCommand: {command}\n{rest}\n")
+    if details:
+        print(f"{comparison.details()}\n")
+
+
+def one_language_in_words(languages: Sequence[str]) -> str:
+    """What was done for documents in one language, and what no sample of them can say."""
+    from st_xlret.calibration.panels import panel_paragraphs
+
+    panel = ", ".join(code for code in panel_paragraphs() if code not in languages)
+    return (
+        f"\nThe documents are in one language ({languages[0]}). Paragraphs in others ({panel}) "
+        "joined the fit.\nThe documents cannot show what questions in other languages gain: "
+        "measure it with questions of\nyour own (st-xlret evaluate --benchmark retrieval).\n"
+    )
+
+
+def print_time_of_embedding(texts: Mapping[str, Sequence[str]]) -> None:
+    """Say how long an encoder will take."""
+    count = sum(len(part) for part in texts.values())
+    print(
+        f"embedding {count} texts in {len(texts)} languages: a small encoder takes about "
+        f"{_in_words(count * _SECONDS_OF_A_TEXT)} of one core"
+    )
+
+
+@contextmanager
+def printed_duration() -> Iterator[None]:
+    """Say at the end how long it took."""
+    start = time.monotonic()
+    yield
+    print(f"It took {_in_words(time.monotonic() - start)}.")
+
+
+def _in_words(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
