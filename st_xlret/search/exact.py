@@ -30,6 +30,7 @@ SlicedEmbeddings: TypeAlias = "Embeddings | Any"
 _QUERIES_AT_ONCE = 512
 _SCORES_AT_ONCE = 2**21  # on a CPU, whose caches larger blocks of scores do not fit
 _ROWS_AT_ONCE = 16_384  # at most, where they have to be converted
+_ROWS_PER_RESULT = 160  # of smaller blocks, most columns would be selected from
 _BLOCK = 1_024  # rows of the target at a time, on a CPU
 _FEW_QUERIES = 8
 
@@ -72,7 +73,7 @@ def top_k(
     seen = 0
     for chunk in chunks:
         check_matrix(chunk, "corpus", vectors.shape[1])
-        high = _rows_at_once(len(vectors), is_read_in_place(chunk, place), place)
+        high = _rows_at_once(len(vectors), k, is_read_in_place(chunk, place), place)
         for start in range(0, len(chunk), high):
             block = as_float32(chunk[start : start + high], place)
             for first in range(0, len(vectors), _QUERIES_AT_ONCE):
@@ -87,13 +88,17 @@ def top_k(
     return best.sorted()
 
 
-def _rows_at_once(queries: int, is_in_place: bool, device: torch.device) -> int:
-    """Rows of the corpus that are searched at once: the more, the fewer queries there are."""
+def _rows_at_once(queries: int, k: int, is_in_place: bool, device: torch.device) -> int:
+    """Rows of the corpus that are searched at once: the more, the fewer queries there are.
+
+    For many results, they are more, too.
+    """
     scores = _SCORES_AT_ONCE if device.type == "cpu" else 4 * _SCORES_AT_ONCE
     rows = scores // max(1, min(queries, _QUERIES_AT_ONCE))
+    fewest = min(k * _ROWS_PER_RESULT, _ROWS_AT_ONCE)
     if is_in_place:
-        return rows
-    return min(rows, _ROWS_AT_ONCE)
+        return max(rows, fewest)
+    return max(min(rows, _ROWS_AT_ONCE), fewest)
 
 
 def _dot_products(queries: Tensor, block: Tensor) -> Tensor:
