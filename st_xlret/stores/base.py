@@ -161,6 +161,8 @@ class Store(AbstractContextManager["Store"]):
         is a `ValueError`, as are labels of which most are no codes. Gives language -> (n, d)
         float32, in the order of the codes.
         """
+        if per_language < 1:
+            raise ValueError(f"per_language={per_language} is below 1")
         draw = Draw(per_language, check_languages(languages), seed)
         total = len(self)
         share = 1.0

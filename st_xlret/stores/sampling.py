@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -98,22 +97,6 @@ def counts_in_words(left_out: Mapping[str, int]) -> str:
     return "; ".join(parts)
 
 
-@dataclass
-class _Lowest:
-    """The rows with the lowest lots so far, `size` at most."""
-
-    size: int
-    lots: NDArray[np.float64]
-    vectors: Matrix
-
-    def add(self, lots: NDArray[np.float64], vectors: Matrix) -> None:
-        """Take more rows into account."""
-        every_lot = np.concatenate([self.lots, lots])
-        lowest = np.argsort(every_lot)[: self.size]
-        self.lots = every_lot[lowest]
-        self.vectors = np.concatenate([self.vectors, vectors])[lowest]
-
-
 class Draw:
     """A draw of rows for each language, in one pass: each row has a lot, and the lowest stay.
 
@@ -126,7 +109,8 @@ class Draw:
         self._per_language = per_language
         self._wanted = wanted
         self._generator = np.random.default_rng(seed)
-        self._lowest: dict[str, _Lowest] = {}
+        self._lots: dict[str, NDArray[np.float64]] = {}
+        self._vectors: dict[str, Matrix] = {}
         self._known = Counter[str]()
 
     def lots(self, count: int) -> NDArray[np.float64]:
@@ -140,18 +124,22 @@ class Draw:
         self._known.update(codes)
         names = np.array([match_language(code, self._wanted) or "" for code in codes], object)
         for name in set(names.tolist()) - {""}:
-            if name not in self._lowest:
-                self._lowest[name] = _Lowest(self._per_language, lots[:0], rows.vectors[:0])
             chosen = usable[names == name]
-            self._lowest[name].add(lots[chosen], rows.vectors[chosen])
+            every_lot = np.append(self._lots.get(name, []), lots[chosen])
+            vectors = rows.vectors[chosen]
+            if name in self._vectors:
+                vectors = np.concatenate([self._vectors[name], vectors])
+            lowest = np.argsort(every_lot)[: self._per_language]
+            self._lots[name] = every_lot[lowest]
+            self._vectors[name] = vectors[lowest]
 
     def result(self) -> dict[str, Matrix]:
         """What was drawn: language -> (n, d), in the order of the codes."""
-        return {code: self._lowest[code].vectors for code in sorted(self._lowest)}
+        return dict(sorted(self._vectors.items()))
 
     def problem(self, total: int, present: Collection[str]) -> str | None:
         """Why the sample cannot be used, in words; `present` are the fields of the store."""
-        missing = sorted((self._wanted or frozenset()) - set(self._lowest))
+        missing = sorted((self._wanted or frozenset()) - set(self._vectors))
         if not missing and self._known and not self._are_most_labels_no_codes():
             return None
         lacking = ", ".join(missing) or "any"

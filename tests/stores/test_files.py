@@ -262,6 +262,12 @@ def test_what_cannot_be_sampled_is_named(
         make(tmp_path, content, **fields).sample(4)
 
 
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_sample_of_nothing_is_named(count: int, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"per_language={count} is below 1"):
+        parquet(tmp_path, DENSE, vector_field="dense").sample(count)
+
+
 def test_what_holds_no_vectors_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.faiss").write_bytes(b"no index")
     for name in ("broken.faiss", "vectors.txt", "missing.parquet"):
