@@ -1,12 +1,24 @@
-"""The tables that the recipes of the guide of data make of published formats."""
+"""What `examples/convert.py` makes of published formats is what the loaders read."""
 
+import runpy
 from pathlib import Path
 
-from st_xlret import load_pairs, load_retrieval
-from tests.data.files import rows
-from tests.docs.blocks import python_blocks
+import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "data.md"
+from st_xlret import load_pairs, load_retrieval
+from tests.conftest import REPOSITORY
+from tests.data.files import rows
+
+PROGRAM = runpy.run_path(str(REPOSITORY / "examples" / "convert.py"))
+COMMANDS = [
+    "dpr dpr_train_data.json xor.jsonl --questions xor_train_retrieve_eng_span.jsonl",
+    "squad squad.json squad.jsonl",
+    "ms-marco triples.tsv ms-marco.jsonl",
+    "mr-tydi mrtydi-v1.1-swahili/train.jsonl.gz mr-tydi.sw.jsonl --language sw",
+    "mewsli-x wikipedia_pairs-train.jsonl mewsli-x.jsonl",
+    "verses bible.jsonl bible-pairs.jsonl",
+    "tmx memory.tmx memory.jsonl",
+]
 QUESTIONS: dict[str, list[tuple[str, ...]]] = {
     "xor.jsonl": [("nani?", "A a text", "B b text", "sw")],
     "mr-tydi.sw.jsonl": [
@@ -24,28 +36,26 @@ PAIRS = {
 }
 
 
-def test_recipes_make_what_the_loaders_read(workspace: Path) -> None:
-    blocks = python_blocks(GUIDE.read_text(encoding="utf-8"))
-    exec("\n".join(block.code for block in blocks), {"__name__": "__main__"})
+def test_published_files_become_what_the_loaders_read(workspace: Path) -> None:
+    for command in COMMANDS:
+        PROGRAM["main"](command.split())
     for name, expected in QUESTIONS.items():
         assert rows(load_retrieval(workspace / name, negatives=1)) == expected
     for name, pairs in PAIRS.items():
         assert rows(load_pairs(workspace / name)) == pairs
     mention = ("Ann: { Ann } won.", "A runner.", "en")
     assert rows(load_retrieval(workspace / "mewsli-x.jsonl")) == [mention]
-    triples = [
-        line.split("\t")
-        for line in (workspace / "triples.tsv").read_text(encoding="utf-8").splitlines()
-    ]
-    assert rows(load_retrieval(workspace / "ms-marco.jsonl", negatives=1)) == [
-        (*triple, "en") for triple in triples
-    ]
+    lines = (workspace / "triples.tsv").read_text(encoding="utf-8").splitlines()
+    triples = [(*line.split("\t"), "en") for line in lines]
+    assert rows(load_retrieval(workspace / "ms-marco.jsonl", negatives=1)) == triples
     squad = workspace / "squad.jsonl"
-    passages, sentences = (
-        load_retrieval(squad, positives=unit) for unit in ("passage", "sentence")
-    )
-    assert (
-        len(passages) == 40
-        and rows(passages) == rows(sentences)
-        and passages[0]["positive"].startswith("Title ")
-    )
+    passages = load_retrieval(squad, positives="passage")
+    sentences = load_retrieval(squad, positives="sentence")
+    assert len(passages) == 40
+    assert rows(passages) == rows(sentences)
+    assert passages[0]["positive"].startswith("Title ")
+
+
+def test_a_file_that_is_there_is_not_replaced(workspace: Path) -> None:
+    with pytest.raises(FileExistsError):
+        PROGRAM["main"](["squad", "squad.json", "documents.jsonl"])
