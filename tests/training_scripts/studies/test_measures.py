@@ -10,7 +10,12 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.evaluation import LAReQAEvaluator, RetrievalEvaluator, TatoebaEvaluator
 from tests import tiny
 from tests.data.files import write_jsonl, write_text
-from training_scripts.studies import approximate_indexes, measure_search, stored_vectors
+from training_scripts.studies import (
+    approximate_indexes,
+    measure_search,
+    quantised_vectors,
+    stored_vectors,
+)
 from training_scripts.studies.measure_search import FURTHER, TATOEBA
 from training_scripts.studies.prepare import Pool, write_pool
 
@@ -156,3 +161,14 @@ def test_a_paragraph_is_all_sentences_whose_names_share_its_own(pool: Path) -> N
     assert paragraphs.queries.unique("language") == ["fr"]
     assert paragraphs.corpus["id"][:] == ["fr"]  # the pool's names are LANGUAGE-NUMBER
     assert paragraphs.corpus["text"][0].split() == " ".join(sentences.corpus["text"]).split()
+
+
+def test_quantised_vectors_are_measured_against_those_that_are_not(stored: list[str]) -> None:
+    figures = stored_vectors.main(stored)
+    quantised = quantised_vectors.main(stored)
+
+    expected = ["as it is", "lsar, 0.4 of the mean, queries alone", "lsar, both sides"]
+    exact = [figures[row]["pool"] for row in expected]
+    assert [100 * figure for figure in quantised["float32"]] == pytest.approx(exact, abs=0.051)
+    assert quantised["int8"] == pytest.approx(quantised["float32"], abs=0.05)
+    assert quantised["bits, the query in bits too"] != quantised["float32"]
