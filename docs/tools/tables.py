@@ -53,9 +53,8 @@ def columns() -> str:
     for name, loss in loss_classes().items():
         for layout in loss.layouts:
             optional = [kind for kind in layout.reads if kind not in layout.needs]
-            rows.append(
-                [f"`{name}`", texts_of(layout), code_list(layout.needs), code_list(optional)]
-            )
+            cells = [texts_of(layout), code_list(layout.needs), code_list(optional)]
+            rows.append([f"`{name}`: {loss.data}", *cells])
     return markdown_table(["loss", "columns of texts", "needed beside", "also read"], rows, left=4)
 
 
