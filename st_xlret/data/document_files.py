@@ -33,7 +33,7 @@ FORMATS = (
 _ENDING = re.compile(r"(?:\.(jsonl|json|parquet|tsv|csv|txt|md)|(?<=/wiki)_\d+)(?:\.gz|\.xz)?$")
 
 
-def _format_of(file: Path) -> _Format | None:
+def format_of(file: Path) -> _Format | None:
     """The format of a file by its name; None if documents are not read from such files."""
     match = _ENDING.search(file.as_posix())
     if not match:
@@ -43,7 +43,7 @@ def _format_of(file: Path) -> _Format | None:
 
 def is_text_file(file: Path) -> bool:
     """Whether a file has text without fields."""
-    return _format_of(file) in ("txt", "md")
+    return format_of(file) in ("txt", "md")
 
 
 def language_in_name_or_none(file: Path) -> str | None:
@@ -59,7 +59,7 @@ def language_in_name_or_none(file: Path) -> str | None:
 
 def field_names(file: Path) -> list[str]:
     """The fields of the records of a file, those of the first one where each has its own."""
-    kind = _format_of(file)
+    kind = format_of(file)
     if kind == "parquet":
         return list(pq.read_schema(file).names)
     if kind in ("tsv", "csv"):
@@ -76,7 +76,7 @@ def field_names(file: Path) -> list[str]:
 
 def read_records(file: Path, column: str | None, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:
     """Stream the records of a file; `column` may be the number of a column of a table."""
-    kind = _format_of(file)
+    kind = format_of(file)
     if kind == "parquet":
         yield from _parquet_records(file)
     elif kind in ("tsv", "csv"):
@@ -149,7 +149,7 @@ def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: P
 
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
-    if _format_of(file) == "tsv":
+    if format_of(file) == "tsv":
         return read_tabbed_table(file, bad_lines)
     return read_table(file, bad_lines)
 
@@ -157,7 +157,7 @@ def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str
 def _text_file_records(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:
     """The runs of lines between blank lines; those of Markdown are one paragraph each."""
     language = language_in_name_or_none(file)
-    is_markdown = _format_of(file) == "md"
+    is_markdown = format_of(file) == "md"
     lines: list[str] = []
     last = 0
     for number, line in chain(reading.read_lines(file, bad_lines), [(0, "")]):
