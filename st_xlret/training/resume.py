@@ -43,6 +43,7 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
         options[name] = value
         if isinstance(value, list):  # names of files and data sets are written into checkpoints
             options[name] = [without_secrets(str(each)) for each in value]
+            options[f"bytes of {name}"] = _size_of_files(value, Path(str(args.output_dir)))
     for name, value in args.to_dict().items():
         if not _FREE.match(name):
             options[name] = value
@@ -50,6 +51,17 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
     options["batch of all processes"] = batch_size * args.world_size
     as_json: dict[str, Any] = json.loads(json.dumps(options, default=str))
     return as_json
+
+
+def _size_of_files(sources: list[Any], output: Path) -> int:
+    """The bytes of the files that are read, but for those of the run itself."""
+    size = 0
+    for source in sources:
+        path = Path(str(source)).expanduser()
+        for file in [path, *path.rglob("*")]:
+            if file.is_file() and output not in file.parents:
+                size += file.stat().st_size
+    return size
 
 
 def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:

@@ -71,7 +71,7 @@ class Run:
         args.push_to_hub = False
         args.hub_token = None
         self.options = options_to_compare(args, options)
-        self._losses: dict[str, Any] = json.loads(self.options.get("loss_options") or "{}")
+        self._losses = read_loss_options(self.options.get("loss_options") or "{}")
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
         logger.info(
@@ -237,6 +237,18 @@ class LogOftenInShortRuns(TrainerCallback):
         steps = max(1, state.max_steps // _LINES)
         if args.logging_strategy == "steps" and steps < state.logging_steps:
             control.should_log = state.global_step % steps == 0
+
+
+def read_loss_options(text: str) -> dict[str, dict[str, Any]]:
+    """The arguments of each loss, by its name; a `ValueError` for what is none."""
+    try:
+        by_loss = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"--loss_options {text}: {error}") from error
+    options = by_loss.values() if isinstance(by_loss, dict) else [by_loss]
+    if not all(isinstance(each, dict) for each in options):
+        raise ValueError(f"--loss_options {text}: give a mapping of arguments for each loss")
+    return dict(by_loss)
 
 
 def flattened(options: dict[str, Any]) -> list[Any]:

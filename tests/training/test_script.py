@@ -77,6 +77,26 @@ def test_a_run_that_stopped_at_its_end_is_finished_with_the_same_options(tmp_pat
     assert not changed(model.state_dict(), again)
 
 
+def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> None:
+    documents = tmp_path / "documents"
+    documents.mkdir()
+    (documents / "a.txt").write_text("sun")
+    data = Namespace(documents=[str(documents), "me/news:fr"])
+    output = documents / "run"
+    before = Run(arguments(output), data).options
+    (output / "mine.txt").write_text("moon")  # in the folder of the run
+    assert Run(arguments(output), data).options == before
+    (documents / "b.txt").write_text("star")
+    after = Run(arguments(output), data).options
+    assert {name for name in after if after[name] != before[name]} == {"bytes of documents"}
+
+
+@pytest.mark.parametrize("text", ["ccp=2", "[1]", '{"ccp": null}'])
+def test_arguments_of_losses_that_are_none_are_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--loss_options"):
+        Run(arguments(tmp_path), Namespace(loss_options=text))
+
+
 def test_a_checkpoint_that_is_named_takes_other_options(tmp_path: Path) -> None:
     run_of(tmp_path, **STEPS)
     (tmp_path / "results.json").unlink()
