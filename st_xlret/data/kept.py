@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -22,6 +23,7 @@ from st_xlret.languages import check_languages
 
 _logger = logging.getLogger(__name__)
 _ROWS_PER_BATCH = 100_000
+_WITH_FIELDS = re.compile(r"\.(jsonl?|csv|tsv|parquet)(\.gz|\.xz)?$")
 
 
 class Counts(Counter[tuple[str, str]]):
@@ -138,6 +140,8 @@ class Loader:
         self.counts = Counts() if counts is None else counts
         excluded = set()
         for file in exclude:
+            if _WITH_FIELDS.search(str(file)):
+                raise DataError("texts to leave out stand one a line, without fields", file)
             for _, line in read_lines(file):
                 excluded.add(normalise_text(line))
         self._excluded = frozenset(excluded)

@@ -199,11 +199,9 @@ class _Texts:
         answering = _answering_sentence(sentences, example)
         if answering is None:
             return None
-        others = []
-        for sentence in sentences:
-            if not _has_answer(sentence, example.answers):
-                others.append(self._in_context(sentence, example))
-        return self._in_context(answering, example), others
+        others = [one for one in sentences if not _has_answer(one, example.answers)]
+        in_context = [self._in_context(sentence, example) for sentence in others]
+        return self._in_context(answering, example), in_context
 
     def _in_context(self, sentence: str, example: Example) -> str:
         text = f"{sentence} {example.text}" if self.context else sentence

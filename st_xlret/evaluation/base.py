@@ -27,7 +27,7 @@ from st_xlret.encoding import (
     role_prompt,
     task_languages,
 )
-from st_xlret.files import PathLike, atomic_file
+from st_xlret.files import PathLike, atomic_file, check_output_file
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
@@ -88,15 +88,13 @@ def chosen_names(names: Sequence[str] | None, known: Collection[str], where: str
     A language may be spelled in another way. A ValueError for an unknown name, or none, lists the
     known ones.
     """
-    if names is None:
-        chosen = list(known)
-    else:
-        known_as = {normal_form(name) or name: name for name in known}
-        chosen = []
-        for name in names:
-            known_name = name if name in known else known_as.get(normal_form(name) or name, name)
-            if known_name not in chosen:
-                chosen.append(known_name)
+    known_as = {normal_form(name) or name: name for name in known}
+    known_as.update({name: name for name in known})
+    chosen = []
+    for name in known if names is None else names:
+        known_name = known_as.get(name) or known_as.get(normal_form(name) or name, name)
+        if known_name not in chosen:
+            chosen.append(known_name)
     unknown = [name for name in chosen if name not in known]
     if unknown:
         raise ValueError(f"{where} has no {unknown}; it has {sorted(known)}")
@@ -375,7 +373,7 @@ def _csv_file(first: Path) -> Path:
         file = first.with_stem(f"{first.stem}_{number}")
     if file != first:
         _logger.warning("%s is not as it was written: the scores go to %s", first, file.name)
-    return file
+    return check_output_file(file)
 
 
 def _is_new_or_ours(file: Path) -> bool:

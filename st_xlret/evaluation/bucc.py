@@ -317,10 +317,8 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
 
 
 def _sentences_by_number(sentences: Sequence[str], code: str) -> dict[str, str]:
-    named = {}
-    for number, text in enumerate(sentences, start=1):
-        named[_row_name(code, number)] = text.strip()
-    return named
+    numbered = enumerate(sentences, start=1)
+    return {_row_name(code, number): text.strip() for number, text in numbered}
 
 
 def _row_name(code: str, number: int) -> str:

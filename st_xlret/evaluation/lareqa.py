@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from typing_extensions import Self
 
-from st_xlret.data.beir import is_beir_folder, text_of_record
+from st_xlret.data.beir import BeirFiles, is_beir_folder, text_of_record
 from st_xlret.data.reading import BadLines, decoded_lines, read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences
@@ -136,7 +136,7 @@ def read_lareqa(folder: PathLike, *, split: str = _MIXED, context: bool = False)
     if is_beir_folder(Path(folder)):
         data = read_beir(folder, split=split)
         if context:
-            paragraphs = _read_paragraphs(folder)
+            paragraphs = _read_paragraphs(BeirFiles.of_folder(folder, split).corpus)
     else:
         file = find_file(folder, "??.json", "xquad-r/??.json")
         pool = _read_squad_files(file.parent)
@@ -165,11 +165,10 @@ def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
     return texts_table(rows)
 
 
-def _read_paragraphs(folder: PathLike) -> dict[str, str]:
+def _read_paragraphs(file: Path) -> dict[str, str]:
     """Candidate id to its paragraph: the sentences that share `metadata.context`, joined."""
     paragraph_of = {}
     sentences: dict[tuple[str, str], list[str]] = {}
-    file = find_file(folder, "corpus.jsonl")
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):
             about = record["metadata"]

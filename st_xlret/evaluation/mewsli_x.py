@@ -94,10 +94,7 @@ def mention_in_context(
 
 
 def _sentence_spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
-    spans = []
-    for span in record["sentence_spans"]:
-        spans.append((span["start"], span["end"]))
-    return spans
+    return [(span["start"], span["end"]) for span in record["sentence_spans"]]
 
 
 def _read_entities(file: Path) -> Iterator[TextRow]:

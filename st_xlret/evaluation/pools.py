@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from st_xlret.columns import holds_strings
 from st_xlret.data import beir
 from st_xlret.data.beir import Qrels
-from st_xlret.data.reading import DataError, read_jsonl
-from st_xlret.evaluation.base import chosen_names, name_file_in_errors
+from st_xlret.data.reading import DataError
+from st_xlret.evaluation.base import chosen_names
 from st_xlret.files import PathLike
 from st_xlret.languages import check_language, languages_of_labels
 
@@ -49,17 +49,12 @@ def texts_table(rows: Iterable[TextRow]) -> Dataset:
 
     A missing language is "".
     """
-    ids = []
-    titles = []
-    texts = []
-    labels = []
-    for name, title, text, label in rows:
-        ids.append(name)
-        titles.append(title)
-        texts.append(text)
-        labels.append(label)
-    columns = {"id": ids, "title": titles, "text": texts, "language": languages_of_labels(labels)}
-    if not any(titles):
+    listed = list(rows)
+    columns = {}
+    for place, name in enumerate(TEXT_COLUMNS):
+        columns[name] = [row[place] for row in listed]
+    columns["language"] = languages_of_labels(columns["language"])
+    if not any(columns["title"]):
         del columns["title"]
     return Dataset.from_dict(columns)
 
@@ -70,10 +65,7 @@ def full_texts(table: Dataset) -> list[str]:
         return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
     titles = table["title"][:]
     texts = table["text"][:]
-    joined = []
-    for title, text in zip(titles, texts, strict=True):
-        joined.append(f"{title} {text}".strip())
-    return joined
+    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -157,11 +149,7 @@ def _judgements_of(documents: Dataset, qrels: Qrels) -> Qrels:
     names = set(documents["id"][:])
     judgements = {}
     for query, grades in qrels.items():
-        of_query = {}
-        for name, grade in grades.items():
-            if name in names:
-                of_query[name] = grade
-        judgements[query] = of_query
+        judgements[query] = {name: grade for name, grade in grades.items() if name in names}
     return judgements
 
 
@@ -226,6 +214,8 @@ def read_beir(
     original. The judgement of a document holds for its translations too, unless they are judged.
     """
     files = beir.BeirFiles.of_folder(folder, split)
+    if language is not None:
+        language = check_language(language)
     translations = _Translations()
     documents = texts_table(_read_texts(files.corpus, language, translations))
     queries = texts_table(_read_texts(files.queries, language))
@@ -261,12 +251,10 @@ def _read_texts(
     file: PathLike, language: str | None, translations: _Translations | None = None
 ) -> Iterator[TextRow]:
     """The rows of a table of texts."""
-    for number, record in read_jsonl(file):
-        with name_file_in_errors(file, number):
-            text = beir.text_of_record(record)
-            code = text.language
-            if code is None:
-                code = check_language(language or "", where="no language here, and no --language")
+    for line, text in beir.read_texts(file):
+        code = text.language or language
+        if code is None:
+            raise DataError("no language here, and no --language", file, line)
         original = text.translation_of
         if translations is not None and original is not None and original != text.id:
             translations.add(text.id, original)

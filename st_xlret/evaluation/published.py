@@ -68,11 +68,8 @@ class PublishedRow:
 
     def differences(self, protocol: Mapping[str, str]) -> dict[str, str]:
         """Name to this row's value of each entry in which the protocol of a result differs."""
-        different = {}
-        for name, value in self.measured_as.items():
-            if name in protocol and protocol[name] != value:
-                different[name] = value
-        return different
+        measured = self.measured_as.items()
+        return {name: value for name, value in measured if protocol.get(name, value) != value}
 
 
 def published_rows(

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeAlias
@@ -130,18 +129,11 @@ def half_interval(values: Sequence[float]) -> float | None:
     return quantile * stdev(values) / math.sqrt(len(values))
 
 
-@dataclass(frozen=True)
-class _NamedFile:
-    name: str
-    file: Path
-
-    @classmethod
-    def of_word(cls, word: str) -> _NamedFile:
-        """`NAME=file.json`, or `file.json`, which is named after itself."""
-        name, equals, path = word.partition("=")
-        if equals:
-            return cls(name, Path(path))
-        return cls(Path(word).stem, Path(word))
+def _name_and_file(word: str) -> tuple[str, Path]:
+    """The parts of `NAME=file.json`, or `file.json`, which is named after itself."""
+    name, equals, path = word.partition("=")
+    file = Path(path if equals else word)
+    return (name if equals else file.stem), file
 
 
 def _read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
@@ -149,15 +141,15 @@ def _read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
 
     The files are `NAME=file.json` for each seed, or `file.json`, which is named after itself.
     """
-    named = [_NamedFile.of_word(word) for word in files]
-    distinct = {(one.name, one.file.resolve()) for one in named}
+    named = [_name_and_file(word) for word in files]
+    distinct = {(name, file.resolve()) for name, file in named}
     if len(distinct) < len(named):
         raise ValueError(
             f"a result is given twice, and would count as two seeds: {' '.join(files)}"
         )
     results: dict[str, list[BenchmarkResult]] = {}
-    for one in named:
-        results.setdefault(one.name, []).append(_read_result(one.file))
+    for name, file in named:
+        results.setdefault(name, []).append(_read_result(file))
     return results
 
 

@@ -22,7 +22,7 @@ from st_xlret.evaluation.by_language import language_metrics
 from st_xlret.evaluation.metrics import METRICS, Values
 from st_xlret.evaluation.pools import RetrievalData, Rows, full_texts, read_beir
 from st_xlret.files import PathLike
-from st_xlret.languages import check_language, languages_of_labels
+from st_xlret.languages import languages_of_labels
 from st_xlret.search import top_k, unit_rows
 
 _CorpusVectors = Tensor | KeptVectors
@@ -95,10 +95,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
         The option `language` is that of texts that name none.
         """
-        language = options.pop("language", None)
-        if language:
-            language = check_language(language)
-        data = read_beir(folder, split=split, language=language)
+        data = read_beir(folder, split=split, language=options.pop("language", None))
         return cls({"all": data.select_languages(languages)}, split=split, **options)
 
     def evaluated_languages(self) -> list[str]:

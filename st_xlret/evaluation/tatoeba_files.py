@@ -64,9 +64,8 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
     """
     if folder is None:
         return _load_hub(languages)
-    there = set()
-    for file in Path(folder).glob("tatoeba.*-eng.eng*"):
-        there.add(file.name.split(".")[1].removesuffix("-eng"))
+    files = Path(folder).glob("tatoeba.*-eng.eng*")
+    there = {file.name.split(".")[1].removesuffix("-eng") for file in files}
     pairs = {}
     for code in _choose_codes(there, languages, str(folder)):
         sentences = _read_sentences(folder, f"tatoeba.{code}-eng.{code}")
@@ -132,10 +131,9 @@ def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentenceP
 
 def _as_in_files(pairs: _LanguagePairs) -> _LanguagePairs:
     """The languages of pairs by their codes in Tatoeba's files."""
-    codes_of = {}
-    for name, (one, other) in pairs.items():
-        codes_of[name] = (_code_in_files(one), _code_in_files(other))
-    return codes_of
+    return {
+        name: (_code_in_files(one), _code_in_files(other)) for name, (one, other) in pairs.items()
+    }
 
 
 def _code_in_files(language: str) -> str:
@@ -177,9 +175,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
         for both in numbers:
             ids.update(both)
     taken = sentences.filter(pc.is_in(sentences["id"], pa.array(ids, pa.int64())))
-    text_of = {}
-    for row in taken.to_pylist():
-        text_of[row["id"]] = row["text"]
+    text_of = dict(zip(taken["id"].to_pylist(), taken["text"].to_pylist(), strict=True))
     texts = {}
     for name, numbers in drawn.items():
         first = [text_of[one] for one, _ in numbers]

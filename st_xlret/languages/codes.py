@@ -114,10 +114,8 @@ def check_languages(languages: Iterable[str] | str | None) -> frozenset[str] | N
     if languages is None:
         return None
     codes = [languages] if isinstance(languages, str) else list(languages)
-    checked = set()
-    for code in codes or [""]:  # none at all are refused as a missing one
-        checked.add(check_language(code, where="languages"))
-    return frozenset(checked)
+    # None at all are refused as a missing one.
+    return frozenset(check_language(code, where="languages") for code in codes or [""])
 
 
 def match_language(code: str, wanted: Iterable[str] | None) -> str | None:

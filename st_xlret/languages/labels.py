@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from st_xlret.languages.codes import NOT_ONE_LANGUAGE, check_language
@@ -178,21 +179,9 @@ def warn_of_unread_labels(
         place: Their source.
         instead: What happens to their texts, such as "their languages are identified".
     """
-    rows: list[dict[str, Any]] = []
-    is_warned = False
-    for line, record in records:
-        if isinstance(record, Mapping) and len(rows) < _ENOUGH_ROWS:
-            rows.append(_short_values(record))
-        elif not is_warned:
-            _warn_of_unread_labels(rows, place, instead)
-            is_warned = True
-        yield line, record
-    if not is_warned:
-        _warn_of_unread_labels(rows, place, instead)
-
-
-def _warn_of_unread_labels(rows: list[dict[str, Any]], place: str, instead: str) -> None:
-    field = _unread_label_field(rows)
+    remaining = iter(records)
+    first = list(islice(remaining, _ENOUGH_ROWS))
+    field = unread_label_field(record for _, record in first if isinstance(record, Mapping))
     if field is not None:
         _logger.warning(
             "%s: no text names its language in the field 'language', and %s; the field %r looks"
@@ -201,14 +190,13 @@ def _warn_of_unread_labels(rows: list[dict[str, Any]], place: str, instead: str)
             instead,
             field,
         )
+    yield from first
+    yield from remaining
 
 
 def unread_label_field(records: Iterable[Mapping[str, Any]]) -> str | None:
     """A field that looks like labels, where no record names a language; None if there is none."""
-    return _unread_label_field([_short_values(record) for record in records])
-
-
-def _unread_label_field(rows: list[dict[str, Any]]) -> str | None:
+    rows = [_short_values(record) for record in records]
     if any(map(_has_label, rows)):
         return None
     for field in language_fields(rows):

@@ -158,6 +158,7 @@ def test_fields_are_known_whatever_their_case(
         ("corpus.jsonl", {"_id": "d1", "title": "T"}),
         ("corpus.jsonl", {"_id": "d1", "text": "T", "title": 3}),
         ("corpus.jsonl", {"_id": "d1", "text": "T", "title": False}),
+        ("corpus.jsonl", {"_id": "d1", "text": "T", "Text": "U"}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": {"language": "xx1"}}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "metadata": [3]}),
         ("queries.jsonl", {"_id": "q1", "text": "T", "answers": {"text": ["A"]}}),

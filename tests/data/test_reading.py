@@ -320,6 +320,13 @@ def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
         assert table[side][:] == ["Yes."] and counts[str(file), "excluded"] == 2
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json.gz", "a.tsv", "a.csv"])
+def test_files_with_fields_leave_out_no_texts(name: str, tmp_path: Path) -> None:
+    file = write_jsonl(tmp_path / name, [PAIR])
+    with pytest.raises(DataError, match=f"{name}: .*one a line"):
+        load([PAIR], exclude=[file])
+
+
 @pytest.mark.parametrize("loader", [read, load, questions])
 def test_sources_that_are_missing_or_empty_are_named(loader: Any, tmp_path: Path) -> None:
     missing, other = tmp_path / "gone.jsonl", write_text(tmp_path / "empty" / "notes", "x").parent
