@@ -38,7 +38,7 @@ from st_xlret.languages import (
     labelled_language,
     match_language,
     metadata_of,
-    the_field,
+    the_fields,
     warn_of_unread_labels,
 )
 
@@ -273,8 +273,7 @@ class _DocumentSources:
         if self.column in record:
             return str(self.column)
         fields = [self.column] if self.column else [PARAGRAPHS, *TEXT_FIELDS]
-        named = [the_field(record, field) for field in fields]
-        present = [name for name in named if name is not None and record[name] is not None]
+        present = [name for name in the_fields(record, fields) if record[name] is not None]
         for name in present:
             if record[name]:
                 return name

@@ -97,7 +97,8 @@ def _write_table(
         pa.OSFile(str(part), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as out,
     ):
-        for batch in _batches(rows):
+        remaining = iter(rows)
+        while batch := list(islice(remaining, _ROWS_PER_BATCH)):
             values = [list(column) for column in zip(*batch, strict=True)]
             out.write_batch(pa.record_batch(values, schema))
             is_empty = False
@@ -105,15 +106,6 @@ def _write_table(
             raise DataError(f"no {needed} are left to train on:\n{counts}")
         listed = [(code, what, count) for (code, what), count in counts.items()]
         write_text(_counts_file(file), json.dumps(listed))
-
-
-def _batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
-    remaining = iter(rows)
-    while True:
-        batch = list(islice(remaining, _ROWS_PER_BATCH))
-        if not batch:
-            return
-        yield batch
 
 
 def _read_counts(file: Path, counts: Counts) -> None:

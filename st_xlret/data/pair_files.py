@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from glob import escape
 from itertools import zip_longest
 from pathlib import Path
@@ -110,14 +111,14 @@ def pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     if sides:
         languages = languages_in_name(name.rpartition(".")[0])
         both = _aligned_lines(*sides, bad_lines)
-        return parse_entries(both, _LinesParser(languages), file, bad_lines)
+        return parse_entries(both, partial(_pair_of_lines, languages=languages), file, bad_lines)
     if name.endswith(".jsonl"):
         return parse_entries(read_jsonl(file, bad_lines), pair_of_record, file, bad_lines)
     if not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     languages = languages_in_name(file)
     cells = _numbered_cells(file, languages, bad_lines)
-    return parse_entries(cells, _CellsParser(languages), file, bad_lines)
+    return parse_entries(cells, partial(_pair_of_cells, languages=languages), file, bad_lines)
 
 
 def _numbered_cells(
@@ -150,30 +151,22 @@ def _aligned_lines(
         yield number, (line, other[1])
 
 
-class _CellsParser:
-    """Makes pairs of the cells of a table: source and target, with a score before them or not."""
-
-    def __init__(self, languages: tuple[str, str]) -> None:
-        self.languages = languages
-
-    def __call__(self, cells: Sequence[str]) -> Pair:
-        if len(cells) not in (2, 3):
-            line = "\t".join(cells)[:80]
-            expected = "expected two columns with a tab between them, or a score before them"
-            raise ValueError(f"{expected}, found {line!r}")
-        source, target = map(clean_text, cells[-2:])
-        score = float(cells[0]) if len(cells) == 3 else None
-        return Pair(source, target, *self.languages, score)
+def _pair_of_cells(cells: Sequence[str], languages: tuple[str, str]) -> Pair:
+    """The pair of source and target, with a score before them or not."""
+    if len(cells) not in (2, 3):
+        line = "\t".join(cells)[:80]
+        expected = "expected two columns with a tab between them, or a score before them"
+        raise ValueError(f"{expected}, found {line!r}")
+    source, target = map(clean_text, cells[-2:])
+    score = float(cells[0]) if len(cells) == 3 else None
+    return Pair(source, target, *languages, score)
 
 
-class _LinesParser(_CellsParser):
-    """Makes pairs of two lines as they stand in files."""
-
-    def __call__(self, cells: Sequence[Any]) -> Pair:
-        texts = [line.decode("utf-8-sig") for line in cells]
-        if any("\0" in text for text in texts):
-            raise ValueError("a NUL character: no text, or UTF-16; save it as UTF-8")
-        return super().__call__(texts)
+def _pair_of_lines(lines: Sequence[bytes], languages: tuple[str, str]) -> Pair:
+    texts = [line.decode("utf-8-sig") for line in lines]
+    if any("\0" in text for text in texts):
+        raise ValueError("a NUL character: no text, or UTF-16; save it as UTF-8")
+    return _pair_of_cells(texts, languages)
 
 
 def pair_of_record(record: Mapping[str, Any]) -> Pair:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.files import PathLike
-from st_xlret.languages import normal_form, the_field
+from st_xlret.languages import normal_form, the_fields
 from st_xlret.strict_json import object_of_pairs
 
 _Parsed = TypeVar("_Parsed")
@@ -149,8 +149,7 @@ def with_known_names(record: Mapping[str, Any], known: Iterable[str]) -> dict[st
     """
     named = dict(record)
     for known_name in known:
-        own_name = the_field(record, known_name)
-        if own_name is not None:
+        for own_name in the_fields(record, [known_name]):
             named[known_name] = record[own_name]
     return named
 

@@ -68,11 +68,7 @@ def embeds_roles_apart(
     if before_queries != before_documents:
         return True
     routers = [module for module in model.children() if isinstance(module, Router)]
-    return any(_routes_roles_apart(router) for router in routers)
-
-
-def _routes_roles_apart(router: Router) -> bool:
-    return _route_of(router, "query") != _route_of(router, "document")
+    return any(_route_of(each, "query") != _route_of(each, "document") for each in routers)
 
 
 def _route_of(router: Router, task: str) -> str | None:

@@ -28,7 +28,7 @@ from st_xlret.languages.labels import (
     metadata_of,
     required_language,
     several_names,
-    the_field,
+    the_fields,
     unread_label_field,
     warn_of_unread_labels,
 )
@@ -60,7 +60,7 @@ __all__ = [
     "normal_form",
     "required_language",
     "several_names",
-    "the_field",
+    "the_fields",
     "unread_label_field",
     "warn_of_unread_labels",
 ]

@@ -54,15 +54,10 @@ class LanguageIdentifier:
             if probability >= _CLEAR:
                 self._clear.add(label)
             elif self._clear:
-                label = self._best_of(self._clear, text)
+                ranked = (label for label, _ in self._model.rank(text))
+                label = next(label for label in ranked if label in self._clear)
         code = self._code_of[label]
         return find_language(code, wanted) or code
-
-    def _best_of(self, labels: set[str], text: str) -> str:
-        for label, _ in self._model.rank(text):
-            if label in labels:
-                return label
-        raise ValueError(f"none of the labels {labels} is one of the identifier")
 
 
 def language_identifier_or_none(languages: Iterable[str]) -> LanguageIdentifier | None:

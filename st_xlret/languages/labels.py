@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from st_xlret.languages.codes import NOT_ONE_LANGUAGE, check_language
@@ -59,27 +59,28 @@ def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
     The one that is spelled as it is wanted comes first. White space around names does not matter,
     nor how accents are encoded.
     """
-    return list(_find_fields(tuple(names), tuple(wanted)))
+    groups = _alike(tuple(names), tuple(wanted))
+    return list(chain.from_iterable(groups))
 
 
 def has_fields(names: Iterable[str], wanted: Iterable[str]) -> bool:
     """Whether all that are wanted are among the names, whatever their case."""
-    there = tuple(names)
-    return all(find_fields(there, [field]) for field in wanted)
+    return all(_alike(tuple(names), tuple(wanted)))
 
 
-def the_field(record: Mapping[str, Any], wanted: str) -> str | None:
-    """The name of a field, whatever its case; None if there is none.
+def the_fields(record: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
+    """The names of the fields that are wanted, in that order, whatever their case.
 
-    A `ValueError` refuses several that have values: one of these would be lost.
+    A `ValueError` refuses several of one field that have values: one of these would be lost.
     """
-    alike = find_fields(record, [wanted])
-    if len(alike) > 1:
-        filled = [name for name in alike if record[name] is not None]
-        if len(filled) > 1:
-            raise ValueError(several_names(filled))
-        alike = filled or alike
-    return alike[0] if alike else None
+    fields = []
+    for alike in _alike(tuple(record), tuple(wanted)):
+        if len(alike) > 1:
+            alike = [name for name in alike if record[name] is not None]
+        if len(alike) > 1:
+            raise ValueError(several_names(alike))
+        fields += alike
+    return fields
 
 
 def several_names(names: Iterable[str]) -> str:
@@ -89,12 +90,13 @@ def several_names(names: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _find_fields(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[str, ...]:
-    found = []
+def _alike(names: tuple[str, ...], wanted: tuple[str, ...]) -> list[list[str]]:
+    """The names that are meant by each that is wanted."""
+    groups = []
     for field in wanted:
         alike = [name for name in names if _folded(name) == _folded(field)]
-        found += sorted(alike, key=lambda name: name != field)
-    return tuple(found)
+        groups.append(sorted(alike, key=lambda name: name != field))
+    return groups
 
 
 def _folded(name: Any) -> str:
@@ -127,9 +129,8 @@ def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     """
     values = _values_of(record)
     try:
-        for wanted in fields or _LABELS:
-            field = the_field(values, wanted)
-            language = language_of_label(values[field]) if field else None
+        for field in the_fields(values, fields or _LABELS):
+            language = language_of_label(values[field])
             if language:
                 return language
     except ValueError as error:
@@ -161,12 +162,14 @@ def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def metadata_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields in the metadata of a record, which may be written as a text of JSON."""
-    field = the_field(record, "metadata")
-    value = record[field] if field else None
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = json.loads(value)
-    return value if isinstance(value, Mapping) else {}
+    for field in the_fields(record, ["metadata"]):
+        value = record[field]
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = json.loads(value)
+        if isinstance(value, Mapping):
+            return value
+    return {}
 
 
 def warn_of_unread_labels(
