@@ -145,7 +145,6 @@ def parse(
         raise ValueError(f"{rest[0]!r} belongs to no option; {parser.prog} --help lists them")
     for group in parsed:
         _check_values(group)
-        _expand_home(group)
     return tuple(parsed)
 
 
@@ -208,13 +207,13 @@ def _check_names(known: _Known, of_files: Sequence[FileOption], names: Sequence[
 
 
 def _check_objects(words: Sequence[str]) -> None:
-    """Refuse an object of JSON of whose values one would go, before anything reads it."""
+    """Refuse JSON of whose values one would go, before anything reads it."""
     option = ""
     for word in words:
         text = word
         if word.startswith("--"):
             option, _, text = word.partition("=")
-        if text.startswith("{"):
+        if text.lstrip().startswith(("{", "[")):
             try:
                 check_json(text)
             except ValueError as error:
@@ -234,35 +233,30 @@ def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
 
 
 def _check_values(group: Any) -> None:
-    """Refuse a count below 0, a number without an end, and an empty text.
-
-    As a path, that would be the working folder.
-    """
+    """Refuse what no option may be, and write the home folder in the place of a path's `~`."""
     for each in fields(group):
         value = getattr(group, each.name)
         if value == each.default:
             continue
-        is_count = type(value) is int and each.name not in _SIGNED
-        if is_count and value < 0:
-            raise ValueError(f"--{each.name}={value} is below 0")
-        for number in value if isinstance(value, list) else [value]:
-            if isinstance(number, float) and not math.isfinite(number):
-                raise ValueError(f"--{each.name}={number} is no finite number")
-        texts = value if isinstance(value, list) else [value]
-        if "" in texts and not _IS_TEXT.fullmatch(each.name):
-            raise ValueError(f"--{each.name} is empty")
+        values = value if isinstance(value, list) else [value]
+        for one in values:
+            problem = _problem_of(each.name, one)
+            if problem:
+                raise ValueError(f"--{each.name}{problem}")
+        if not _IS_TEXT.fullmatch(each.name):
+            expanded = [_with_home(one) for one in values]
+            setattr(group, each.name, expanded if isinstance(value, list) else expanded[0])
 
 
-def _expand_home(group: Any) -> None:
-    """Write the home folder in the place of a path's `~`, for inputs and outputs alike."""
-    for each in fields(group):
-        if _IS_TEXT.fullmatch(each.name):
-            continue
-        value = getattr(group, each.name)
-        if isinstance(value, str) and value.startswith("~"):
-            setattr(group, each.name, os.path.expanduser(value))
-        elif isinstance(value, list):
-            setattr(group, each.name, [_with_home(one) for one in value])
+def _problem_of(name: str, value: Any) -> str | None:
+    """What is wrong with a value, if anything is."""
+    if value == "" and not _IS_TEXT.fullmatch(name):
+        return " is empty"  # as a path, it would be the working folder
+    if type(value) is int and value < 0 and name not in _SIGNED:
+        return f"={value} is below 0"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"={value} is no finite number"
+    return None
 
 
 def _with_home(value: Any) -> Any:

@@ -163,6 +163,7 @@ def test_a_tilde_is_the_home_folder_but_in_texts(
         (["--rates", '{"a": 1, "a": 2}'], "--rates: a name stands twice among a, a"),
         (['--rates={"a": {"b": 1, "b": 1}}'], "--rates: a name stands twice among b, b"),
         (["--rates", '{"a": [1e400]}'], "--rates: 1e400 is no finite number"),
+        (["--rates", ' [{"a": 1, "a": 2}]'], "--rates: a name stands twice among a, a"),
         (["--rates", '{"a": NaN}'], "--rates: NaN is no finite number"),
         (["--what"], "no option --what: --help lists all"),
         (["--my_tok=hf_abc"], "no option --my_tok: the nearest is --my_token"),
