@@ -123,7 +123,7 @@ class Loader:
     def __init__(
         self,
         languages: Iterable[str] | None,
-        exclude: Iterable[PathLike],
+        exclude: PathLike | Iterable[PathLike],
         skip_bad_lines: bool,
         counts: Counts | None,
     ) -> None:
@@ -131,7 +131,7 @@ class Loader:
         self.bad_lines = BadLines(skip_bad_lines)
         self.counts = Counts() if counts is None else counts
         excluded = set()
-        for file in exclude:
+        for file in [exclude] if isinstance(exclude, str | os.PathLike) else exclude:
             if _WITH_FIELDS.search(str(file)):
                 raise DataError("texts to leave out stand one a line, without fields", file)
             for _, line in read_lines(file):

@@ -48,7 +48,7 @@ def _records_of(source: Any) -> Iterable[Any]:
     if hasattr(source, "__arrow_c_stream__"):
         try:
             return datasets.Dataset(pa.table(source))
-        except pa.ArrowException as error:
+        except (pa.ArrowException, KeyError, ValueError) as error:
             kind = type(source).__name__
             raise DataError(f"a {kind} that is no table of records ({error})") from error
     if isinstance(source, Mapping):

@@ -150,6 +150,8 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 def _check_sides(sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
     uneven = {}
     for name, (one, other) in sentences.items():
+        if isinstance(one, str) or isinstance(other, str):
+            raise TypeError(f"{name}: expected two lists of sentences, found a string")
         for text in (*one, *other):
             if not isinstance(text, str):
                 raise TypeError(f"{name}: a sentence must be a string, found {text!r:.40}")

@@ -458,6 +458,7 @@ def test_a_data_frame_has_its_rows_as_records(kind: str) -> None:
             "a DatasetDict of train is no collection",
         ),
         (pa.chunked_array([["One."]]), "no table of records"),
+        (pa.table([["a"], ["b"]], names=["text", "text"]), "a Table .* exists 2 times"),
         (iter(["One."]), "<source 1>, line 1: a record must have fields, .* found str 'One.'"),
     ],
 )

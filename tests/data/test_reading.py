@@ -306,6 +306,8 @@ def test_excluded_texts_are_left_out(tmp_path: Path) -> None:
         write_text(tmp_path / "b.txt.gz", "au revoir\nHi\n"),
     ]
     texts = ["Hello, world!", "Au revoir !", "Yes."]
+    alone, _ = read([{"language": "en", "sentences": texts}], exclude=tests[0])
+    assert alone["sentence"][:] == texts[1:]
     documents = [{"language": "en", "sentences": part} for part in (texts[:2], [*texts, "No."])]
     table, counts = read(documents, exclude=tests)
     assert (

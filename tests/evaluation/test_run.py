@@ -179,7 +179,10 @@ def test_seeds_are_averaged_and_both_tables_written(capsys: pytest.CaptureFixtur
         ("--model m --output tatoeba --data tatoeba", "folder"),
         ("--model m --output a.json/never.json --data tatoeba", r"a\.json"),
         ("--model m --benchmark lareqa", "lareqa .*xquad-r/en.json"),
-        ("--model m --context --data tatoeba", "--context is not read by --benchmark tatoeba.*max_sentences"),
+        (
+            "--model m --context --data tatoeba",
+            "--context is not read by --benchmark tatoeba.*max_sentences",
+        ),
         ("--model m --distributed --data tatoeba", "--embedding_cache is missing"),
         ("--compare a.json bucc.json", "tatoeba.*bucc"),
         ("--compare a.json pool.json", "30"),

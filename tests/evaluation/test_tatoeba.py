@@ -148,11 +148,10 @@ def test_each_side_takes_the_map_of_its_language_whatever_hyphens_it_has(
         ({"en": [], "fr": []}, "'en-fr'"),
         ({"en": ["a", "b"], "fr": ["a"]}, r"'en-fr': \(2, 1\)"),
         ({"en": ["a", "b"], "fr": ["a", None]}, "en-fr: .*found None"),
+        ({"en": "ab", "fr": "cd"}, "en-fr: .*found a string"),
     ],
 )
-def test_sides_without_translations_are_refused(
-    sentences: dict[str, list[Any]], message: str
-) -> None:
+def test_sides_without_translations_are_refused(sentences: dict[str, Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         BilingualRetrievalEvaluator.of_parallel(sentences)
 
