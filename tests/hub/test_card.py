@@ -16,7 +16,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from st_xlret import save_portable
-from st_xlret.hub.card import set_card_data
+from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
 from st_xlret.hub.texts import ANSWERS, LICENSES, STEPS
@@ -128,6 +128,14 @@ def test_what_others_wrote_is_no_markup(tmp_path: Path) -> None:
     assert "<script>" not in text
     assert "\n# Head" not in text
     assert "`<b>'[click](javascript:x).jsonl`" in text
+
+
+def test_the_name_of_a_source_shows_no_key() -> None:
+    model = tiny.static()
+    sources = ["data/pairs-hf_abcdefghijkl.jsonl", "a.jsonl?sig=abc"]
+    set_card_data(model, data={"pairs": sources})
+    shown = ensure_card_data(model).sections["Data"]
+    assert shown == "- pairs: `pairs-hf_***.jsonl`, `a.jsonl?sig=***`"
 
 
 def test_facts_come_from_the_base_models_card(tmp_path: Path) -> None:
