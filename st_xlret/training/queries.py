@@ -35,11 +35,10 @@ class Questions:
     further: dict[str, list[str]]
 
     def by_language(self) -> dict[str, list[str]]:
-        """Each question once."""
-        both = {}
-        for language in [*self.asked, *self.further]:
-            texts = [*self.asked.get(language, []), *self.further.get(language, [])]
-            both[language] = list(dict.fromkeys(texts))
+        """All questions, those that were asked first."""
+        both = {language: list(texts) for language, texts in self.asked.items()}
+        for language, texts in self.further.items():
+            both.setdefault(language, []).extend(texts)
         return both
 
     def rows(self) -> Dataset:
@@ -50,11 +49,11 @@ class Questions:
         rows: list[dict[str, Any]] = []
         asked: list[dict[str, Any]] = []
         for language, texts in self.by_language().items():
-            of_users = set(self.asked.get(language, []))
-            for text in texts:
+            count_asked = len(self.asked.get(language, []))
+            for place, text in enumerate(texts):
                 row = {"query": text, "language": language, "label": len(rows)}
                 rows.append(row)
-                if text in of_users:
+                if place < count_asked:
                     asked.append(row)
         if asked:
             others = len(rows) - len(asked)
