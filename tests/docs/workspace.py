@@ -34,7 +34,7 @@ CHECKPOINTS = {
     "tiny": (XLMRobertaConfig, XLMRobertaForMaskedLM, 32),
 }
 """Configuration, model and vector size; sizes in the documentation are the published ones."""
-SENTENCES = 70  # of each language: a calibration wants at least 50
+SENTENCES = 70  # of each language: a calibration wants at least 20
 
 
 def sentences_of(language: str, count: int, seed: int) -> list[str]:
