@@ -17,7 +17,6 @@ from st_xlret.data.document_files import (
     TEXT_FIELDS,
     Records,
     field_names,
-    format_of,
     is_text_file,
     language_in_name_or_none,
     read_records,
@@ -168,7 +167,6 @@ class _DocumentSources:
         self.column = column
         self.identities: list[str] = []
         self._collections: dict[str, Iterable[Any]] = {}
-        self._left_out: list[Path] = []
         paths, collections = split_sources(listed)
         files = []
         for path in paths:
@@ -180,9 +178,12 @@ class _DocumentSources:
             else:
                 files.append(path)
         self.files = source_files(
-            files, self._holds_documents, f"documents: {FORMATS}", alone=is_text_file
+            files,
+            self._holds_documents,
+            f"documents: {FORMATS}",
+            alone=is_text_file,
+            is_of_others=beir.is_of_beir_folder,
         )
-        self._warn_of_files_left_out()
         for number, records in enumerate(collections, start=1):
             self.identities.append(records_identity(records))
             self._collections[f"<source {number}>"] = records
@@ -205,21 +206,7 @@ class _DocumentSources:
             has_language = self.language or language_in_name_or_none(file)
             return bool(has_language or _languages_of_folders(file))
         fields = [self.column or "", *TEXT_FIELDS]
-        has_text = bool(find_fields(field_names(file), fields))
-        if not has_text and format_of(file.with_name(file.name.lower())):
-            self._left_out.append(file)
-        return has_text
-
-    def _warn_of_files_left_out(self) -> None:
-        """Name the files of folders that may be meant to hold documents."""
-        if self._left_out:
-            names = ", ".join(file.name for file in sorted(self._left_out)[:3])
-            _logger.warning(
-                "left out: %d files whose first record has none of the fields %s, such as %s",
-                len(self._left_out),
-                ", ".join(filter(None, [self.column, *TEXT_FIELDS])),
-                names,
-            )
+        return bool(find_fields(field_names(file), fields))
 
     def documents(self, unit: Unit | None, bad_lines: BadLines) -> Iterator[Document]:
         """Stream the documents of all sources that are in the languages to keep."""

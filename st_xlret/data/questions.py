@@ -185,7 +185,11 @@ class _Texts:
 
     def of_example(self, example: Example) -> tuple[str, list[str]]:
         """Passages, or sentences of the passage: with an answer, and without."""
-        negatives = [self._with_title(negative) for negative in example.negatives]
+        own_text = clean_text(example.text)
+        negatives = []
+        for negative in example.negatives:
+            if clean_text(negative.text) != own_text:
+                negatives.append(self._with_title(negative))
         if self.are_sentences:
             found = self._sentences_of(example)
             if found is not None:

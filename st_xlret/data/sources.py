@@ -17,6 +17,8 @@ from st_xlret.folders import files_below
 
 _logger = logging.getLogger(__name__)
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
+_PACKED = (".gz", ".xz")
+_OF_RECORDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def split_sources(sources: Any) -> tuple[list[PathLike], list[Iterable[Any]]]:
@@ -80,10 +82,12 @@ def source_files(
     what: str,
     *,
     alone: Callable[[Path], bool] = lambda file: False,
+    is_of_others: Callable[[Path], bool] = lambda file: False,
 ) -> list[Path]:
     """The files that are named, and those of folders that are wanted, each once, in sorted order.
 
-    A folder without any that is wanted is read whole if `alone` is true of all its files.
+    A folder without any that is wanted is read whole if `alone` is true of all its files. A warning
+    names files of records that are not wanted, unless they are known to hold other records.
     """
     files = set()
     for source in paths:
@@ -91,7 +95,7 @@ def source_files(
         if path.is_file():
             files.add(path)
         elif path.is_dir():
-            files |= _files_of_folder(path, source, is_wanted, what, alone)
+            files |= _files_of_folder(path, source, is_wanted, what, alone, is_of_others)
         else:
             raise DataError("there is no such file", source)
     copies = _compressed_copies(files)
@@ -106,6 +110,7 @@ def _files_of_folder(
     is_wanted: Callable[[Path], bool],
     what: str,
     alone: Callable[[Path], bool],
+    is_of_others: Callable[[Path], bool],
 ) -> set[Path]:
     every, inside, log = files_below(folder)
     taken = set(filter(is_wanted, inside))
@@ -116,6 +121,17 @@ def _files_of_folder(
     if not taken:
         raise DataError(f"the folder holds no {what}", source)
     _warn_of_files_not_read(folder, source, every, inside, taken)
+    others = [file for file in inside - taken if _holds_records(file) and not is_of_others(file)]
+    if others:
+        names = ", ".join(str(file.relative_to(folder)) for file in sorted(others)[:3])
+        wanted = what.partition(":")[0]
+        _logger.warning(
+            "%s: %d files hold no %s that can be read, such as %s",
+            source,
+            len(others),
+            wanted,
+            names,
+        )
     return taken
 
 
@@ -135,9 +151,16 @@ def _warn_of_files_not_read(
         _logger.warning("%s: not read: %d files, such as %s", source, len(not_read), names)
 
 
+def _holds_records(file: Path) -> bool:
+    path = Path(file.name.lower())
+    if path.suffix in _PACKED:
+        path = path.with_suffix("")
+    return path.suffix in _OF_RECORDS
+
+
 def _compressed_copies(files: set[Path]) -> set[Path]:
     """The compressed files that stand beside the same ones unpacked."""
-    packed = [file for file in files if file.suffix in (".gz", ".xz")]
+    packed = [file for file in files if file.suffix in _PACKED]
     return {file for file in packed if file.with_suffix("") in files}
 
 

@@ -353,7 +353,7 @@ def test_files_of_a_folder_without_texts_are_named(
     write_jsonl(tmp_path / "array.json", [[{"language": "en", "text": EN}]])
     written(tmp_path / "CAPITALS.JSONL")
     assert texts(tmp_path, unit="document") == DOCUMENTS
-    assert "4 files" in caplog.text
+    assert "4 files hold no documents" in caplog.text
     assert "CAPITALS.JSONL" in caplog.text
 
 

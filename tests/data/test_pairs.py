@@ -246,3 +246,14 @@ def test_lines_of_utf_16_are_no_pairs(tmp_path: Path) -> None:
         (tmp_path / f"x.en-fr.{code}").write_bytes(text.encode("utf-16-le"))
     with pytest.raises(DataError, match="NUL"):
         load_pairs(str(tmp_path / "x.en-fr.en"))
+
+
+def test_files_of_a_folder_without_pairs_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_text(tmp_path / "a.en-fr.tsv", "One.\tUn.\n")
+    write_text(tmp_path / "b.EN-FR.TSV", "Two.\tDeux.\n")
+    write_text(tmp_path / "c.jsonl", '{"en": "Three.", "fr": "Trois."}\n')
+    table, _ = load(tmp_path)
+    assert table["source"][:] == ["One."]
+    assert "2 files hold no parallel sentences" in caplog.text

@@ -85,14 +85,12 @@ def test_an_answer_is_taken_where_it_stands(tmp_path: Path) -> None:
     assert table["positive"][:] == ["The sun came out at seven.", " ".join(text.split())]
 
 
-def test_hard_negatives_of_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("titles", [True, False])
+def test_hard_negatives_of_rows(tmp_path: Path, titles: bool) -> None:
     file = question_rows(tmp_path / "a.jsonl")
-    table, _ = questions(file, negatives=2)
+    table, _ = questions(file, negatives=2, titles=titles)
     assert table.column_names == ["query", "positive", "negative_1", "negative_2", "language"]
-    # A passage that is untitled here is another text than the positive.
-    assert negatives_of(table, 0) == [PARAGRAPHS["d1"][1], PARAGRAPHS["d2"][1]]
-    # Without titles it is the positive itself, and the only one left stands twice.
-    table, _ = questions(file, negatives=2, titles=False)
+    # One is the passage that answers, without its title; the only one left stands twice.
     assert negatives_of(table, 0) == [PARAGRAPHS["d2"][1]] * 2
 
 
