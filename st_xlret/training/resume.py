@@ -1,5 +1,6 @@
 """How a run goes on where it was stopped: with the same options, from its last checkpoint."""
 
+import hashlib
 import json
 import logging
 import re
@@ -43,7 +44,7 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
         options[name] = value
         if isinstance(value, list):  # names of files and data sets are written into checkpoints
             options[name] = [without_secrets(str(each)) for each in value]
-            options[f"bytes of {name}"] = _size_of_files(value, Path(str(args.output_dir)))
+            options[f"content of {name}"] = _hash_of_files(value, Path(str(args.output_dir)))
     for name, value in args.to_dict().items():
         if not _FREE.match(name):
             options[name] = value
@@ -53,15 +54,17 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
     return as_json
 
 
-def _size_of_files(sources: list[Any], output: Path) -> int:
-    """The bytes of the files that are read, but for those of the run itself."""
-    size = 0
+def _hash_of_files(sources: list[Any], output: Path) -> str:
+    """What tells the files that are read from others, but for those of the run itself."""
+    digest = hashlib.sha256()
     for source in sources:
         path = Path(str(source)).expanduser()
-        for file in [path, *path.rglob("*")]:
+        for file in sorted([path, *path.rglob("*")]):
             if file.is_file() and output not in file.parents:
-                size += file.stat().st_size
-    return size
+                with open(file, "rb") as content:
+                    while part := content.read(2**20):
+                        digest.update(part)
+    return digest.hexdigest()
 
 
 def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:

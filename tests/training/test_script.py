@@ -86,9 +86,9 @@ def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> No
     before = Run(arguments(output), data).options
     (output / "mine.txt").write_text("moon")  # in the folder of the run
     assert Run(arguments(output), data).options == before
-    (documents / "b.txt").write_text("star")
+    (documents / "a.txt").write_text("sea")  # as long as before
     after = Run(arguments(output), data).options
-    assert {name for name in after if after[name] != before[name]} == {"bytes of documents"}
+    assert {name for name in after if after[name] != before[name]} == {"content of documents"}
 
 
 @pytest.mark.parametrize("text", ["ccp=2", "[1]", '{"ccp": null}'])
