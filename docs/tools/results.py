@@ -43,9 +43,7 @@ def first_figures(lines: list[dict[str, str]], row: str) -> tuple[str, str]:
 
 def results() -> str:
     """The picture as SVG."""
-    heading = (
-        "Results in the question's own language, over all questions of XQuAD-R in 11 languages"
-    )
+    heading = "Results in the question's own language (XQuAD-R, 11 languages)"
     parts = [text(20, 34, heading, 17, font_weight="bold")]
     for row, (name, (share, precision)) in enumerate(figures().items()):
         parts += bar(50 + 40 * row, name, share, precision)
