@@ -44,6 +44,8 @@ def atomic_file(
         if not written.exists():
             return
         _make_lasting(folder)
+        if target.exists():
+            shutil.copymode(target, written)  # what was private stays so
         if ours is not None:
             _refuse_changed(target, before)
         if ours:

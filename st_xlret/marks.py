@@ -6,6 +6,7 @@ somebody has changed since is theirs.
 """
 
 import json
+import os
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
@@ -88,4 +89,6 @@ def _digest(file: Path) -> str:
 
 def _write_mark(mark: Path, writer: str, files: _Digests) -> None:
     text = json.dumps({"written_by": writer, "files": files}, indent=2, ensure_ascii=False)
-    mark.write_text(f"{text}\n", encoding="utf-8")
+    new = mark.with_name(f"{mark.name}-tmp")  # a link under the name of the mark is replaced
+    new.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(new, mark)

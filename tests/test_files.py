@@ -150,6 +150,24 @@ def test_a_file_of_ours_that_was_changed_since_is_not_replaced(tmp_path: Path) -
     assert file.read_text() == '{"score": 9}'
 
 
+def test_a_mark_does_not_follow_a_link(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("mine")
+    (tmp_path / ".scores.json.st-xlret").symlink_to(notes)
+    write_score(tmp_path / "scores.json", 1)
+    write_score(tmp_path / "scores.json", 2)
+    assert notes.read_text() == "mine"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="files have no such modes")
+def test_a_private_file_stays_private(tmp_path: Path) -> None:
+    file = tmp_path / "scores.json"
+    write_score(file, 1)
+    file.chmod(0o600)
+    write_score(file, 2)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_an_output_file_is_no_input(tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
     link = tmp_path / "link"

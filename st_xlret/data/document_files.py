@@ -61,7 +61,10 @@ def field_names(file: Path) -> list[str]:
     """The fields of the records of a file, those of the first one where each has its own."""
     kind = format_of(file)
     if kind == "parquet":
-        return list(pq.read_schema(file).names)
+        try:
+            return list(pq.read_schema(file).names)
+        except (OSError, pa.ArrowException) as error:
+            raise DataError(f"no Parquet file that can be read ({error})", file) from error
     if kind in ("tsv", "csv"):
         for _, cells in _table_rows(file, BadLines(skip=True)):
             return cells
