@@ -395,11 +395,13 @@ def _append_row(file: Path, row: Mapping[str, object]) -> None:
 
 def _read_rows(file: Path) -> list[dict[str, object]] | None:
     """The rows of a CSV file; None unless it is, to the last byte, as `_as_csv` writes them."""
+    if not file.is_file():
+        return None
     try:
         text = file.read_bytes().decode()
         header, *lines = csv.reader(StringIO(text, newline=""))
         rows: list[dict[str, object]] = [dict(zip(header, line, strict=True)) for line in lines]
-    except (OSError, ValueError, csv.Error):
+    except (ValueError, csv.Error):
         return None
     is_ours = header[:2] == _FIRST_COLUMNS and _as_csv(rows) == text
     return rows if is_ours else None
