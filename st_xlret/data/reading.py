@@ -158,15 +158,16 @@ def parse_entries(
     entries: Iterable[tuple[int, Any]],
     parse: Callable[[Any], _Parsed],
     file: PathLike,
-    bad_lines: BadLines,
+    bad_lines: BadLines | None = None,
 ) -> Iterator[_Parsed]:
     """What `parse` makes of entries with their lines; those that it refuses are bad lines."""
+    bad_lines = bad_lines or BadLines()
     for line, entry in entries:
         try:
             result = parse(entry)
         except KeyError as error:
             bad_lines(f"no field {error}", file, line)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
             bad_lines(str(error), file, line)
         else:
             yield result

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from typing_extensions import Self
 
-from st_xlret.data.reading import read_jsonl
+from st_xlret.data.reading import parse_entries, read_jsonl
 from st_xlret.data.sources import find_file
-from st_xlret.evaluation.base import name_file_in_errors
 from st_xlret.evaluation.pools import RetrievalData, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
 
@@ -55,11 +53,12 @@ class MewsliXEvaluator(RetrievalEvaluator):
         mentions = find_file(folder, f"wikinews_mentions-{split}.jsonl")
         queries = []
         qrels = {}
-        for query, entity in _read_mentions(mentions):
-            queries.append(query)
-            name = query[0]
-            qrels[name] = {entity: 1}
-        corpus = texts_table(_read_entities(entities))
+        for of_text in parse_entries(read_jsonl(mentions), _queries_and_entities, mentions):
+            for query, entity in of_text:
+                queries.append(query)
+                name = query[0]
+                qrels[name] = {entity: 1}
+        corpus = texts_table(parse_entries(read_jsonl(entities), _entity_row, entities))
         data = RetrievalData(corpus, texts_table(queries), qrels, str(mentions))
         notes = {
             "query": "mention: its sentence, the mention marked by braces",
@@ -97,27 +96,21 @@ def _sentence_spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
     return [(span["start"], span["end"]) for span in record["sentence_spans"]]
 
 
-def _read_entities(file: Path) -> Iterator[TextRow]:
-    """The sentences of each description, or the whole of it if it has none."""
-    for number, record in read_jsonl(file):
-        with name_file_in_errors(file, number):
-            description = record["description"]
-            text = " ".join(description[start:end] for start, end in _sentence_spans(record))
-            if not text.strip():
-                text = description
-            text = " ".join(text.split())
-            row = text_row(record["entity_id"], "", text, record["description_language"])
-        yield row
+def _entity_row(record: Mapping[str, Any]) -> TextRow:
+    """The sentences of a description, or the whole of it if it has none."""
+    description = record["description"]
+    text = " ".join(description[start:end] for start, end in _sentence_spans(record))
+    if not text.strip():
+        text = description
+    text = " ".join(text.split())
+    return text_row(record["entity_id"], "", text, record["description_language"])
 
 
-def _read_mentions(file: Path) -> Iterator[tuple[TextRow, str]]:
+def _queries_and_entities(record: Mapping[str, Any]) -> list[tuple[TextRow, str]]:
     """A query, and its entity, for each mention of a record, or for its only one."""
-    for number, record in read_jsonl(file):
-        with name_file_in_errors(file, number):
-            context = record["context"]
-            mentions = record["mentions"] if "mentions" in record else [record["mention"]]
-            rows = [_query_and_entity(mention, context) for mention in mentions]
-        yield from rows
+    context = record["context"]
+    mentions = record["mentions"] if "mentions" in record else [record["mention"]]
+    return [_query_and_entity(mention, context) for mention in mentions]
 
 
 def _query_and_entity(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from st_xlret.data.beir import Qrels, read_qrels
 from st_xlret.data.kept import cache_key, cached_table
-from st_xlret.data.reading import read_jsonl, read_lines
+from st_xlret.data.reading import parse_entries, read_jsonl, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, text_row, texts_table
@@ -156,22 +156,23 @@ def _first_file(folders: Sequence[Path], *names: str) -> Path:
 def _load_pool(language: str, files: _PoolFiles, cache: PathLike | None) -> RetrievalData:
     """The pool of a language."""
     key = cache_key(["mr_tydi", language], [files.passages])
-    passages = _read_passages(files.passages, language)
+    parse_passage = partial(_passage_row, language=language)
+    passages = parse_entries(read_jsonl(files.passages), parse_passage, files.passages)
     corpus = cached_table(f"passages-{key}", TEXT_COLUMNS, passages, cache_dir=cache)
     if files.questions == files.qrels:
         queries, judgements = _read_judged_questions(files.questions, language)
     else:
-        queries = texts_table(_read_questions(files.questions, language))
+        parse_question = partial(_question_row, language=language)
+        rows = parse_entries(read_lines(files.questions), parse_question, files.questions)
+        queries = texts_table(rows)
         judgements = read_qrels(files.qrels)
     return RetrievalData(corpus, queries, judgements, str(files.qrels))
 
 
-def _read_questions(file: Path, language: str) -> Iterator[TextRow]:
-    """Rows of `id <tab> question`."""
-    for number, line in read_lines(file):
-        with name_file_in_errors(file, number):
-            name, question = line.split("\t")
-        yield name.strip(), "", question.strip(), language
+def _question_row(line: str, language: str) -> TextRow:
+    """The row of `id <tab> question`."""
+    name, question = line.split("\t")
+    return name.strip(), "", question.strip(), language
 
 
 def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Qrels]:
@@ -187,19 +188,12 @@ def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Qrels]:
     return texts_table(rows), judgements
 
 
-def _read_passages(file: Path, language: str) -> Iterator[TextRow]:
-    r"""Rows of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
-    for number, record in read_jsonl(file):
-        with name_file_in_errors(file, number):
-            if "contents" in record:
-                name = record["id"]
-                title, separator, text = record["contents"].partition("\n\n")
-                if not separator:
-                    text = title
-                    title = ""
-            else:
-                name = record["docid"]
-                title = record.get("title", "")
-                text = record["text"]
-            row = text_row(name, title, text, language)
-        yield row
+def _passage_row(record: Mapping[str, Any], language: str) -> TextRow:
+    r"""The row of `{"id", "contents": "title\n\ntext"}` or `{"docid", "title", "text"}`."""
+    if "contents" not in record:
+        return text_row(record["docid"], record.get("title", ""), record["text"], language)
+    title, separator, text = record["contents"].partition("\n\n")
+    if not separator:
+        text = title
+        title = ""
+    return text_row(record["id"], title, text, language)
