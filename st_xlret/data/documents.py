@@ -284,21 +284,13 @@ def _languages_of_folders(file: Path) -> dict[str, str | None]:
 def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator[tuple[int, Any]]:
     """Records with labels for the fields that they lack."""
     for line, record in records:
-        if not isinstance(record, Mapping):
-            yield line, record
-        elif labels:
-            yield line, _with_missing(record, labels)
-        else:
-            yield line, record
-
-
-def _with_missing(record: Mapping[str, Any], labels: Mapping[str, str | None]) -> dict[str, Any]:
-    labelled = dict(record)
-    for name, label in labels.items():
-        own_name = next(iter(find_fields(record, [name])), name)
-        if labelled.get(own_name) is None:
-            labelled[own_name] = label
-    return labelled
+        if labels and isinstance(record, Mapping):
+            record = dict(record)
+            for name, label in labels.items():
+                own_name = next(iter(find_fields(record, [name])), name)
+                if record.get(own_name) is None:
+                    record[own_name] = label
+        yield line, record
 
 
 def _name_of(record: Mapping[str, Any], place: str) -> str:

@@ -98,7 +98,8 @@ def source_files(
             files |= _files_of_folder(path, source, is_wanted, what, alone, is_of_others)
         else:
             raise DataError("there is no such file", source)
-    copies = _compressed_copies(files)
+    packed = [file for file in files if file.suffix in _PACKED]
+    copies = {file for file in packed if file.with_suffix("") in files}  # of the same unpacked
     if copies:
         _logger.warning("not read: %d compressed copies, such as %s", len(copies), min(copies))
     return sorted(files - copies)
@@ -156,12 +157,6 @@ def _holds_records(file: Path) -> bool:
     if path.suffix in _PACKED:
         path = path.with_suffix("")
     return path.suffix in _OF_RECORDS
-
-
-def _compressed_copies(files: set[Path]) -> set[Path]:
-    """The compressed files that stand beside the same ones unpacked."""
-    packed = [file for file in files if file.suffix in _PACKED]
-    return {file for file in packed if file.with_suffix("") in files}
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:

@@ -161,7 +161,8 @@ def fingerprint(model: nn.Module) -> str:
     """
     digest = hashlib.sha256()
     for part in model.modules():
-        config = dict(_config_of(part))
+        config_of: Callable[[], dict[str, Any]] = getattr(part, "get_config_dict", dict)
+        config = dict(config_of())
         for name in ("max_seq_length", "truncate_dim"):
             config[name] = getattr(part, name, None)
         items = sorted(config.items(), key=str)
@@ -174,8 +175,3 @@ def fingerprint(model: nn.Module) -> str:
         content = weights.view(torch.uint8).numpy()
         digest.update(content.data)
     return digest.hexdigest()[:32]
-
-
-def _config_of(part: nn.Module) -> dict[str, Any]:
-    get_config: Callable[[], dict[str, Any]] = getattr(part, "get_config_dict", dict)
-    return get_config()

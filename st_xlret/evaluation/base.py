@@ -368,17 +368,12 @@ def _csv_file(first: Path) -> Path:
     first.parent.mkdir(parents=True, exist_ok=True)
     file = first
     number = 1
-    while not _is_new_or_ours(file):
+    while (file.exists() or file.is_symlink()) and _read_rows(file) is None:
         number += 1
         file = first.with_stem(f"{first.stem}_{number}")
     if file != first:
         _logger.warning("%s is not as it was written: the scores go to %s", first, file.name)
     return check_output_file(file)
-
-
-def _is_new_or_ours(file: Path) -> bool:
-    is_there = file.exists() or file.is_symlink()
-    return not is_there or _read_rows(file) is not None
 
 
 def _append_row(file: Path, row: Mapping[str, object]) -> None:

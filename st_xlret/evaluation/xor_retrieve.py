@@ -198,7 +198,9 @@ def _read_questions(file: Path) -> Iterator[_Question]:
         with name_file_in_errors(file, number):
             if not isinstance(record["answers"], list):
                 raise TypeError(f"answers must be a list, found {record['answers']!r:.40}")
-            answers = [answer for answer in record["answers"] if _counts(answer)]
+            # The exact strings: "Yes" may be a span of a passage.
+            given = [answer for answer in record["answers"] if answer.strip()]
+            answers = [answer for answer in given if answer not in ("yes", "no")]
             name = str(record["id"])
             if name in names:
                 raise ValueError(f"{name!r} stands above, too")
@@ -206,11 +208,6 @@ def _read_questions(file: Path) -> Iterator[_Question]:
             row = text_row(name, "", record["question"], record["lang"])
         if answers:
             yield _Question(row, answers)
-
-
-def _counts(answer: str) -> bool:
-    # The exact strings: "Yes" may be a span of a passage.
-    return answer not in ("yes", "no") and bool(answer.strip())
 
 
 def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
