@@ -139,35 +139,6 @@ class BlockBatchSampler(DefaultBatchSampler):
                 yield [rows[first:last].tolist() for first, last in shares]
 
 
-class Batch:
-    """The blocks of a batch, at most one of a document.
-
-    Args:
-        most_sentences: How many sentences the batch may have; one block always fits.
-        all_documents: How many documents there are.
-    """
-
-    def __init__(self, most_sentences: int, all_documents: int) -> None:
-        self.most_sentences = most_sentences
-        self.all_documents = all_documents
-        self.blocks: list[int] = []
-        self.documents: set[int] = set()
-        self.sentences = 0
-
-    def fits(self, length: int) -> bool:
-        """Whether a block of this length fits, if its document is not in the batch."""
-        if not self.blocks:
-            return True
-        has_all_documents = len(self.documents) == self.all_documents
-        return not has_all_documents and self.sentences + length <= self.most_sentences
-
-    def add(self, block: int, document: int, length: int) -> None:
-        """Put a block into the batch."""
-        self.blocks.append(block)
-        self.documents.add(document)
-        self.sentences += length
-
-
 def pack_blocks(
     blocks: CutBlocks,
     order: Sequence[int],
@@ -181,23 +152,26 @@ def pack_blocks(
     documents = blocks.document[-1] + 1
     is_first = True
     while waiting:
-        batch = Batch(most_sentences, documents)
+        batch: dict[int, int] = {}  # its block of each document
+        room = most_sentences
         set_aside = []
-        is_full = False
-        while waiting and not is_full:
+        while waiting and len(batch) < documents:
             block = waiting.popleft()
             document = blocks.document[block]
             length = blocks.length[block]
-            is_full = not batch.fits(length)
-            if is_full or document in batch.documents:
+            is_full = bool(batch) and length > room
+            if is_full or document in batch:
                 set_aside.append(block)
             else:
-                batch.add(block, document, length)
+                batch[document] = block
+                room -= length
+            if is_full:
+                break
         waiting.extendleft(reversed(set_aside))
         # Where no block was left to try, a batch into which none would fit is full too.
-        if is_full or is_first or not batch.fits(2):
+        if is_full or is_first or room < 2 or len(batch) == documents:
             is_first = False
-            yield batch.blocks
+            yield list(batch.values())
 
 
 def rows_in_random_order(

@@ -1,6 +1,6 @@
 """What losses need of a Trainer: made for its model, with the columns that they read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from datasets import Dataset, DatasetDict
@@ -126,18 +126,19 @@ def check_names(columns: Mapping[str, set[str]], **options: Any) -> None:
             them. Nothing is checked where there are none.
         **options: What is a mapping by the names of data sets or of columns, or of both.
     """
-    every = set().union(*columns.values())
     for option, by_name in options.items():
         if not columns or not isinstance(by_name, Mapping):
             continue
         for name, value in by_name.items():
-            names = [name]
-            known = {*columns, *every}
-            if isinstance(value, Mapping) and name in columns:
-                names = list(value)
-                known = columns[name]
-            elif isinstance(value, Mapping | nn.Module):
-                known = set(columns)
-            unknown = [each for each in names if each not in known]
-            if unknown:
-                raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")
+            known = set(columns)
+            if isinstance(value, str):
+                known = known.union(*columns.values())
+            _refuse_unknown(option, [name], known)
+            if isinstance(value, Mapping):
+                _refuse_unknown(option, value, columns[name])
+
+
+def _refuse_unknown(option: str, names: Iterable[str], known: set[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")
