@@ -26,8 +26,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration import VectorCalibration
-from st_xlret.calibration.choose import QUESTIONS
+from st_xlret.calibration import VectorCalibration, fit_and_compare
+from st_xlret.calibration.choose import QUERIES, QUESTIONS
 from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average
@@ -156,24 +156,34 @@ def both_sides(embed: Embed, data: RetrievalData) -> tuple[Tensor, Tensor]:
 
 
 def lsar_calibrations(
-    embed: Embed, documents: Mapping[str, Tensor], questions: Mapping[str, Tensor] | None = None
+    embed: Embed,
+    data: RetrievalData,
+    documents: Tensor,
+    questions: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Calibration]:
     """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and questions."""
-    texts = []
-    for of_language in weak_language_phrases().values():
-        texts += of_language
-    phrases = {"mul": embed(texts, "query")}
-    fit = VectorCalibration.fit
+    codes = data.corpus["language"][:]
+    stored = by_language(documents, codes)
+    texts = np.array(full_texts(data.corpus), object)
+    as_queries = {}
+    for code in stored:
+        first = texts[np.array(codes) == code][:QUERIES]
+        as_queries[code] = embed(first.tolist(), "query")
+    phrases = [text for of_language in weak_language_phrases().values() for text in of_language]
+    as_phrases = {"mul": embed(phrases, "query")}
+
+    def fit(**options: Any) -> VectorCalibration:
+        fitted, _ = fit_and_compare(stored, as_queries, **options)
+        return fitted
+
     ways: dict[str, Calibration] = {
         "raw": None,
-        "queries": fit(documents, queries_only=True, phrases=phrases),
-        "calibrated": fit(documents, queries_only=False, phrases=phrases),
+        "queries": fit(queries_only=True, phrases=as_phrases),
+        "calibrated": fit(phrases=as_phrases),
     }
     if questions is not None:
-        ways["no phrases"] = fit(documents, queries_only=True)
-        ways["five questions"] = fit(
-            documents, queries_only=True, phrases=phrases, queries=questions
-        )
+        ways["no phrases"] = fit(queries_only=True)
+        ways["five questions"] = fit(queries_only=True, phrases=as_phrases, questions=questions)
     return ways
 
 
@@ -183,7 +193,7 @@ def figures_of_pool(embed: Embed, folder: str, context: bool) -> dict[str, float
     queries, documents = both_sides(embed, data)
     stored = by_language(documents, data.corpus["language"][:])
     asked = by_language(queries, data.judged["language"][:])
-    ways = lsar_calibrations(embed, stored)
+    ways = lsar_calibrations(embed, data, documents)
     ways["aligned"] = VectorCalibration.fit(stored, queries=asked, steps=["shift", "coral"])
     figures = {}
     for way, calibration in ways.items():
@@ -213,11 +223,10 @@ def figures_of_questions(embed: Embed, folder: str, split: str) -> dict[str, flo
     """The scores of AfriQA for each way that needs no language of a question."""
     data = read_beir(folder, split=split)
     queries, documents = both_sides(embed, data)
-    stored = by_language(documents, data.corpus["language"][:])
     other_split = "dev" if split == "train" else "train"
     questions = some_questions(embed, read_beir(folder, split=other_split))
     figures = {}
-    for way, calibration in lsar_calibrations(embed, stored, questions).items():
+    for way, calibration in lsar_calibrations(embed, data, documents, questions).items():
         asked = mapped(calibration, queries, "query")
         searched = mapped(calibration, documents, "document")
         ranking = ranking_of(asked, searched, 10)
