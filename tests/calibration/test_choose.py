@@ -42,7 +42,7 @@ def figures(search: float, documents: float, kept: float = 1.0, **about: Any) ->
 
     As it is, they are 0.7, of which 0.45 is preference.
     """
-    removed = min(0.45 - abs(search - 0.25), 0.85 * 0.45)
+    removed = min(0.45 - abs(search - 0.25), 0.75 * 0.45)
     return BiasFigures(bias(search), bias(documents), kept, removed, **about)
 
 
@@ -127,8 +127,8 @@ def test_questions_of_their_own_map_are_fitted_for_both_sides() -> None:
         (1.0, {0.0: STRONG, 0.6: figures(0.35, 0.3), 1.0: figures(0.42, 0.42)}, 0.6),
         # It is hardly better, ...
         (1.0, {0.0: STRONG, 0.6: figures(0.35, 0.3), 1.0: figures(0.351, 0.3)}, 1.0),
-        # ... and what goes beyond 0.85 is no better.
-        (1.0, {0.0: STRONG, 0.6: figures(0.26, 0.3), 1.0: figures(0.28, 0.3)}, 1.0),
+        # ... and what goes beyond three quarters is no better.
+        (1.0, {0.0: STRONG, 0.6: figures(0.26, 0.3), 1.0: figures(0.3, 0.3)}, 1.0),
         # Where there is a preference, half of it goes, at any price; else nothing does.
         (1.0, {0.0: STRONG, 0.4: STRONG, 0.5: figures(0.6, 0.6, 0.5), 1.0: WEAK}, 0.5),
         (1.0, {0.0: figures(0.35, 0.35), 1.0: figures(0.25, 0.25)}, 0.0),
