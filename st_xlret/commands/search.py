@@ -234,10 +234,10 @@ class SearchPool:
                 f"{self.store.name} has no texts that could be shown; name their field "
                 "(--text_field)"
             )
-        if self.options.group_field is not None:
+        with_group = self.options.group_field is not None
+        if with_group:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))
             answers = self._versions_in(wanted, answers, vectors)
-        with_group = self.options.group_field is not None
         return [answer.as_shown(with_group=with_group) for answer in answers]
 
     def _embed(self, queries: Sequence[str]) -> Any:
