@@ -61,7 +61,7 @@ class LossStateCallback(TrainerCallback):
         self.start: str | None = None
         """The fingerprint of the weights that the run began with."""
         self.keeps_start = False
-        """Whether a part of these weights is in the final ones."""
+        """Whether a resumed run has to begin with them, as where a part of them is kept."""
 
     def watch_losses(self, losses: Any) -> None:
         """Keep these losses, in place of those of before."""
@@ -144,12 +144,12 @@ class LossStateCallback(TrainerCallback):
             self._broadcast_state()
 
     def take_start(self, checkpoint: Path) -> None:
-        """Refuse to resume with another start model, where a part of its weights is kept."""
+        """Refuse to resume with another start model, where its weights count."""
         before = read_facts(checkpoint).get("start")
         if self.keeps_start and before != self.start:
             raise ValueError(
-                f"keep_trained: the run of {checkpoint} did not begin with the weights of this "
-                "model, of which a part is kept; give the model of then"
+                f"the run of {checkpoint} did not begin with the weights of this model: give the "
+                "model of then"
             )
         self.start = before
 

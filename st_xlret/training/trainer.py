@@ -318,10 +318,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """Keep the weights of before the training, where a part of them stays."""
         args = self.args
         self._original: dict[str, Tensor] = {}
-        self.loss_state.keeps_start = args.keep_trained < 1
         if args.keep_trained < 1:
             self._original = trainable.copy_trainable_weights(model)
-        if args.save_strategy != "no" or args.keep_trained < 1:
+            self.loss_state.keeps_start = True
+        if (args.save_strategy != "no" or self.loss_state.keeps_start) and not has_adapters(model):
             self.loss_state.start = fingerprint(model)
 
     def go_back_to_start(self) -> None:

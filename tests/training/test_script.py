@@ -249,6 +249,17 @@ def test_a_finished_run_is_restored_with_its_own_start_alone(tmp_path: Path) -> 
         run_of(tmp_path, **STEPS, resume=True, start=1)
 
 
+@pytest.mark.parametrize("keep_trained", [0.5, 1.0])
+def test_a_run_goes_on_with_its_own_start_alone(keep_trained: float, tmp_path: Path) -> None:
+    options = {**STEPS, "keep_trained": keep_trained}
+    run_of(tmp_path, **options)
+    (tmp_path / "results.json").unlink()
+    checkpoint = str(tmp_path / "checkpoint-1")
+    with pytest.raises(ValueError, match="checkpoint-1 did not begin with the weights"):
+        run_of(tmp_path, **options, resume_from_checkpoint=checkpoint, start=1)
+    run_of(tmp_path, **options, resume_from_checkpoint=checkpoint)
+
+
 def test_no_steps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_steps 0"):
         arguments(tmp_path, max_steps=0)
