@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -17,6 +16,7 @@ from st_xlret.calibration.choose import QUERIES
 from st_xlret.calibration.sampling import Texts
 from st_xlret.data.rows import by_language as pairs_by_language
 from st_xlret.encoding import embeds_roles_apart, encode
+from st_xlret.modules.encoders import before_normalize
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role
@@ -118,16 +118,9 @@ class RoleEncoder:
 
         No text is embedded twice for it.
         """
-        *modules, last = self.model.children()
-        if not isinstance(last, Normalize):
+        before = before_normalize(self.model)
+        if before is None:
             return self.embed_sample(texts)
-        prompts = {name: text or "" for name, text in self.model.prompts.items()}
-        before = SentenceTransformer(
-            modules=modules,
-            device=str(self.model.device),
-            prompts=prompts,
-            default_prompt_name=self.model.default_prompt_name,
-        )
         documents, queries, _ = replace(self, model=before).embed_sample(texts)
         pooled: dict[Role, Tensor] = {
             "document": _few_of_each(documents),

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Normalize
 from torch import Tensor
 
 from st_xlret.columns import Role
 from st_xlret.encoding import PROMPT_NAMES, role_prompt
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.modules.encoders import before_normalize
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,9 @@ def pooled_rows(
 
     Nothing for a model that does not end in one.
     """
-    *modules, last = model.children()
-    if not isinstance(last, Normalize):
+    before = before_normalize(model)
+    if before is None:
         return {}
-    before = SentenceTransformer(modules=modules, device=str(model.device))
     pooled: dict[Role, Tensor] = {}
     for role in PROMPT_NAMES:
         prompt = role_prompt(model, role)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router, Transformer
+from sentence_transformers.base.modules import Normalize, Router, Transformer
 from sentence_transformers.sentence_transformer.modules import (
     Pooling,
     StaticEmbedding,
@@ -179,6 +179,14 @@ def _outputs_of_short_text(model: SentenceTransformer, **task: str) -> dict[str,
     result = model.eval()({**features, **task})
     model.train(training)
     return result
+
+
+def before_normalize(model: SentenceTransformer) -> SentenceTransformer | None:
+    """The model without the `Normalize` at its end; None for a model that does not end in one."""
+    *modules, last = model.children()
+    if not isinstance(last, Normalize):
+        return None
+    return with_modules(model, modules, truncate_dim=None)
 
 
 def with_modules(

@@ -128,7 +128,7 @@ class Run:
         if checkpoint is None or not restore_finished_run(trainer, checkpoint):
             self._train_or_exit(trainer, checkpoint)
         seconds = time.perf_counter() - started
-        results = {**self._facts(trainer, seconds), **entries}
+        results = {**self._record_of_run(trainer, seconds), **entries}
         if not is_first:
             return results
         if used:
@@ -174,7 +174,7 @@ class Run:
                 advice = f"the same command with --resume continues from {kept}"
             sys.exit(f"stopped at step {trainer.state.global_step}: {error!r}\n{advice}")
 
-    def _facts(self, trainer: CrossLingualTrainer, seconds: float) -> dict[str, Any]:
+    def _record_of_run(self, trainer: CrossLingualTrainer, seconds: float) -> dict[str, Any]:
         """What `results.json` says of every run."""
         command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
         if self._token:
