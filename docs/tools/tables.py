@@ -1,13 +1,15 @@
-"""MkDocs hook: tables of what the package has, made from what its classes say.
+"""Writes the tables of what the package has, made from what its classes say, into the pages.
 
-A page has `<!-- table: benchmarks -->` where the table is to stand.
+    python -m docs.tools.tables
+
+A table stands between `<!-- table: benchmarks -->` and `<!-- end of table -->`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from st_xlret import losses as all_losses
 from st_xlret.columns import Layout
@@ -16,7 +18,9 @@ from st_xlret.losses import CrossLingualLoss
 from st_xlret.stores.registry import STORES
 from st_xlret.tables import markdown_table
 
-_PLACE = re.compile(r"<!-- table: (.+?) -->")
+PAGES = sorted(Path(__file__).resolve().parents[1].rglob("*.md"))
+END = "<!-- end of table -->"
+_PLACE = re.compile(rf"<!-- table: (.+?) -->\n.*?{END}", flags=re.DOTALL)
 
 
 def benchmarks() -> str:
@@ -41,9 +45,8 @@ def losses() -> str:
     """The losses, what they are trained on, and their equations."""
     rows = []
     for name, loss in loss_classes().items():
-        equation = loss.equation.__name__
-        link = f"[`{equation}`][st_xlret.functional.{equation}]"
-        rows.append([f"[`{name}`][st_xlret.{name}]", loss.data, f"{loss.paper}: {link}"])
+        equation = f"{loss.paper}: `{loss.equation.__name__}`"
+        rows.append([f"`{name}`", loss.data, equation])
     return markdown_table(["loss", "trained on", "equation"], rows, left=3)
 
 
@@ -102,9 +105,14 @@ TABLES = {
 
 def with_tables(markdown: str) -> str:
     """A page with its tables; a `KeyError` names one that there is not."""
-    return _PLACE.sub(lambda place: TABLES[place[1]](), markdown)
+    return _PLACE.sub(lambda place: between_markers(place[1]), markdown)
 
 
-def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Put the tables into a page."""
-    return with_tables(markdown)
+def between_markers(name: str) -> str:
+    """A table as it stands in a page."""
+    return f"<!-- table: {name} -->\n\n{TABLES[name]()}\n\n{END}"
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")
