@@ -94,7 +94,7 @@ def test_the_verdict_and_its_command_come_first_and_details_if_asked(
     words += ["--precision", "fp32"]
     report([*words, "--output", str(folder / "bias.json")])
     reported = capsys.readouterr().out
-    assert "embedding 216 texts in 3 languages: a small encoder takes about 4 s" in reported
+    assert "embedding 216 texts in 3 languages: a small encoder takes about 6 s" in reported
     verdict, command, *rest = lines_after_verdict(reported)
     assert verdict.startswith("calibrate by lsar at strength 0.")
     assert sum(line.startswith("| ---") or line.startswith("|:---") for line in rest) == 1
