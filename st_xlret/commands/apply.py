@@ -20,7 +20,7 @@ import st_xlret
 from st_xlret.commands.sources import StoreArguments
 from st_xlret.options import name_leading_words, parse
 from st_xlret.stores.apply import apply_calibration
-from st_xlret.stores.sampling import counts_in_words
+from st_xlret.stores.left_out import counts_in_words
 
 
 @dataclass

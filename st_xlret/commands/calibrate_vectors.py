@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -216,7 +215,7 @@ def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arg
 def _usable_rows(store: Store) -> Iterator[Batch]:
     """Names, vectors and languages of the rows that have both of these."""
     for batch in store.batches():
-        vectors, is_usable, codes = store.check_rows(batch, Counter())
+        vectors, is_usable, codes = store.check_rows(batch)
         (rows,) = is_usable.nonzero()
         names = batch.column("id").take(rows).to_pylist()
         yield names, vectors[rows], codes[rows].tolist()

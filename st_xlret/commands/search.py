@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -199,7 +198,11 @@ class SearchPool:
 
     def _made(self, mark: str) -> bool:
         """Whether the calibration has made vectors of this mark."""
-        return self.calibration is not None and mark.startswith(self.calibration.fingerprint)
+        from st_xlret.stores.base import Mark
+
+        if self.calibration is None:
+            return False
+        return Mark.parse(mark).fingerprint == self.calibration.fingerprint
 
     def _identifier_of_queries(self) -> LanguageIdentifier | None:
         """Finds the language of queries, where the model or the map needs it."""
@@ -299,9 +302,7 @@ class SearchPool:
         """Rows that have texts, with vectors as they are compared."""
         seen = 0
         for batch in self.store.batches(texts=True):
-            vectors, is_usable, codes = self.store.check_rows(
-                batch, Counter(), needs_language=False
-            )
+            vectors, is_usable, codes = self.store.check_rows(batch, needs_language=False)
             groups = batch.column("group").to_pylist()
             for place, group in enumerate(groups):
                 if not _is_named(group):

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.calibration.rows import NoDirectionError
-from st_xlret.stores.base import Store
+from st_xlret.stores.base import Mark, Store
 from st_xlret.stores.batches import Matrix, vector_column
+from st_xlret.stores.left_out import LeftOut, Reason
 
 if TYPE_CHECKING:
     from st_xlret import VectorCalibration
@@ -67,13 +68,13 @@ def apply_calibration(
     calibration.check(
         dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
     )
-    mark = f"{calibration.fingerprint} of {store.name_in_store}"
+    mark = Mark(calibration.fingerprint, store.name_in_store)
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
         mapping = _Mapping(calibration, store, bar)
-        rows = store.write(into, mark, mapping.map_batch)
-    mapping.left_out["deleted meanwhile"] = rows.gone
+        rows = store.write(into, str(mark), mapping.map_batch)
+    mapping.left_out.add(Reason.DELETED, rows.gone)
     written = mapping.mapped - rows.gone - rows.kept
-    return RowCounts(written, +mapping.left_out, rows.changed)
+    return RowCounts(written, mapping.left_out.by_words(), rows.changed)
 
 
 class _Mapping:
@@ -81,7 +82,7 @@ class _Mapping:
 
     def __init__(self, calibration: VectorCalibration, store: Store, bar: tqdm) -> None:
         self.mapped = 0
-        self.left_out = Counter[str]()
+        self.left_out = LeftOut()
         self._calibration = calibration
         self._store = store
         self._bar = bar
@@ -97,8 +98,7 @@ class _Mapping:
         mapped = self._map_rows(vectors, is_usable, codes)
         has_vector = (np.abs(mapped) <= np.finfo(self._store.numbers).max).all(axis=1)
         mapped[~has_vector] = np.nan
-        lost = int((is_usable & ~has_vector).sum())
-        self.left_out["of which the map leaves nothing to store"] += lost
+        self.left_out.add(Reason.NOTHING_TO_STORE, int((is_usable & ~has_vector).sum()))
         self.mapped += int(has_vector.sum())
         self._bar.update(batch.num_rows)
         place = batch.schema.get_field_index("vector")
@@ -110,7 +110,7 @@ class _Mapping:
         """Whether there is a map of a row's language; usable rows without one are counted."""
         has_map = np.isin(codes, self._calibration.languages)
         for code in sorted(codes[is_usable & ~has_map]):
-            self.left_out[f"in {code}, for which there is no map"] += 1
+            self.left_out.add(Reason.NO_MAP, 1, code)
         return has_map
 
     def _map_rows(

@@ -5,28 +5,45 @@ Mapped vectors go into something new: nothing that is there is changed.
 
 import warnings
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from tqdm.auto import tqdm
+from typing_extensions import Self
 
 from st_xlret.languages import LanguageIdentifier, check_languages, unread_label_field
 from st_xlret.stores.batches import Matrix, vector_matrix
 from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
+from st_xlret.stores.left_out import LeftOut, counts_in_words
 from st_xlret.stores.reruns import WrittenRows
-from st_xlret.stores.sampling import CheckedRows, Draw, check_rows, counts_in_words
+from st_xlret.stores.sampling import CheckedRows, Draw, check_rows
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
+
+
+class Mark(NamedTuple):
+    """By which map vectors were made, and from which; a store keeps it as a text."""
+
+    fingerprint: str
+    original: str
+
+    def __str__(self) -> str:
+        return f"{self.fingerprint} of {self.original}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The mark that a store has kept."""
+        fingerprint, _, original = text.partition(" of ")
+        return cls(fingerprint, original)
 
 
 class Store(AbstractContextManager["Store"]):
@@ -41,7 +58,7 @@ class Store(AbstractContextManager["Store"]):
         metric: None where the store does not say, as for the model and its fingerprint.
         model: The encoder that made the vectors.
         fingerprint: What identifies its weights.
-        mark: By which map `apply_calibration` made the vectors, and from which.
+        mark: The `Mark` of vectors that `apply_calibration` made, as a text.
         fields: Where the languages and texts are.
         present: The names of its fields, if it knows them.
         secrets: What no message may show.
@@ -72,7 +89,8 @@ class Store(AbstractContextManager["Store"]):
     def write(self, into: str, mark: str, change: Change) -> WrittenRows:
         """Write rows with the vectors that `change` gives them into something new, with the mark.
 
-        A row whose vector is null is left out, or stored without one. A file or table is whole or
+        `change` is called exactly once for each row, as `apply_calibration` counts by its calls. A
+        row whose vector is null is left out, or stored without one. A file or table is whole or
         not there; a database goes on with what has this mark, and writes what is missing there or
         has changed since, see `due_rows`.
         """
@@ -110,20 +128,24 @@ class Store(AbstractContextManager["Store"]):
     def check_rows(
         self,
         batch: pa.RecordBatch,
-        left_out: Counter[str],
+        left_out: LeftOut | None = None,
         *,
         needs_language: bool = True,
         drawn: NDArray[np.bool_] | bool = True,
     ) -> CheckedRows:
         """The rows of a batch, as they can be used.
 
-        `left_out` counts the others, by the reason. A row that needs a language and names none gets
+        `left_out`, if given, counts the others. A row that needs a language and names none gets
         that of its text, if it is `drawn`, (n,), by default all are, and a text field is named.
         Where no language is needed, labels that are no codes stay.
         """
         identify = None if self.fields.text is None else self._identify_language
         return check_rows(
-            batch, left_out, needs_language=needs_language, drawn=drawn, identify=identify
+            batch,
+            LeftOut() if left_out is None else left_out,
+            needs_language=needs_language,
+            drawn=drawn,
+            identify=identify,
         )
 
     def _identify_language(self, text: str) -> str:
@@ -176,18 +198,17 @@ class Store(AbstractContextManager["Store"]):
         problem = draw.problem(total, self.present)
         if problem:
             raise ValueError(f"{self.name}: {problem}")
-        if draw.left_out.total():
-            words = counts_in_words(draw.left_out)
+        words = counts_in_words(draw.left_out.by_words())
+        if words:
             warnings.warn(f"{self.name}: left out: {words}", stacklevel=2)
         return draw.result()
 
     def refuse_mapped(self) -> None:
         """Refuse vectors that `apply_calibration` has made, and name those that they are from."""
         if self.mark is not None:
-            original = self.mark.partition(" of ")[2]
             raise ValueError(
                 f"{self.name} is mapped already: take the vectors that these were made from, "
-                f"{original}"
+                f"{Mark.parse(self.mark).original}"
             )
 
     def refuse_taken(

@@ -1,7 +1,7 @@
 """Which rows can be used, and a sample of them in which every row has the same chance."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from st_xlret.languages import language_of_label, match_language
 from st_xlret.stores.batches import Matrix, batch_vectors
+from st_xlret.stores.left_out import LeftOut, Reason, counts_in_words
 
-_NO_CODE = "with a language that is no code, such as"
 # The square of the shortest length of which float32 has all digits.
 _SHORTEST = np.finfo(np.float32).tiny
 
@@ -33,7 +33,7 @@ class CheckedRows(NamedTuple):
 
 def check_rows(
     batch: pa.RecordBatch,
-    left_out: Counter[str],
+    left_out: LeftOut,
     *,
     needs_language: bool,
     drawn: NDArray[np.bool_] | bool,
@@ -43,7 +43,7 @@ def check_rows(
     vectors = batch_vectors(batch)
     squares = np.einsum("nd,nd->n", vectors, vectors)
     is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
-    left_out["without a vector that can be mapped"] += int((~is_usable).sum())
+    left_out.add(Reason.NO_VECTOR, int((~is_usable).sum()))
     labels, codes = _labels_and_codes(batch)
     if not needs_language:
         return CheckedRows(vectors, is_usable, np.where(codes == "", labels, codes))
@@ -75,26 +75,12 @@ def _label_and_code(label: str | None) -> tuple[str, str]:
     return code, code
 
 
-def _count_lacking(labels: Sequence[str], left_out: Counter[str]) -> None:
-    """Count rows without a language; those with a label under the first label that is no code."""
+def _count_lacking(labels: Sequence[str], left_out: LeftOut) -> None:
+    """Count rows without a language, and those with a label that is no code."""
     unreadable = [label for label in labels if label]
-    left_out["without a language"] += len(labels) - len(unreadable)
+    left_out.add(Reason.NO_LANGUAGE, len(labels) - len(unreadable))
     if unreadable:
-        reason = f"{_NO_CODE} {unreadable[0][:40]!r}"
-        for known in left_out:
-            if _NO_CODE in known:
-                reason = known
-        left_out[reason] += len(unreadable)
-
-
-def counts_in_words(left_out: Mapping[str, int]) -> str:
-    """Counts of rows by reason, in words."""
-    parts = []
-    for reason, count in left_out.items():
-        if count:
-            rows = "row" if count == 1 else "rows"
-            parts.append(f"{count} {rows} {reason}")
-    return "; ".join(parts)
+        left_out.add(Reason.NO_CODE, len(unreadable), unreadable[0][:40])
 
 
 class Draw:
@@ -105,7 +91,7 @@ class Draw:
     """
 
     def __init__(self, per_language: int, wanted: frozenset[str] | None, seed: int) -> None:
-        self.left_out = Counter[str]()
+        self.left_out = LeftOut()
         self._per_language = per_language
         self._wanted = wanted
         self._generator = np.random.default_rng(seed)
@@ -144,7 +130,7 @@ class Draw:
             return None
         lacking = ", ".join(missing) or "any"
         there_are = ", ".join(sorted(self._known)[:20]) or "none"
-        left_out = counts_in_words(self.left_out) or "no rows"
+        left_out = counts_in_words(self.left_out.by_words()) or "no rows"
         alike = ", ".join(name for name in present if _looks_like_language(name)) or "none"
         return (
             f"of {total} rows none has a vector and a language ({lacking}); "
@@ -154,8 +140,7 @@ class Draw:
         )
 
     def _are_most_labels_no_codes(self) -> bool:
-        no_codes = sum(count for why, count in self.left_out.items() if _NO_CODE in why)
-        return no_codes > self._known.total()
+        return self.left_out.of(Reason.NO_CODE) > self._known.total()
 
 
 def _looks_like_language(field: str) -> bool:
