@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -27,13 +24,11 @@ from st_xlret.encoding import (
     role_prompt,
     task_languages,
 )
-from st_xlret.files import PathLike, atomic_file, check_output_file
+from st_xlret.evaluation.score_log import append_row, log_file
+from st_xlret.files import PathLike
 from st_xlret.languages import normal_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
-
-_logger = logging.getLogger(__name__)
-_FIRST_COLUMNS = ["epoch", "steps"]  # of CSV files
 
 Scores: TypeAlias = dict[str, dict[str, float]]
 """Language to metric to a fraction in [0, 1]."""
@@ -331,7 +326,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         file = None
         if output_path is not None:
             name = (self.name or self.benchmark).replace("-", "_")
-            file = _csv_file(Path(output_path, f"{name}_evaluation_results.csv"))
+            file = log_file(Path(output_path, f"{name}_evaluation_results.csv"))
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
         of_languages = {}
@@ -342,7 +337,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
                 of_languages[f"{code}_{metric}"] = value
 
         if file is not None:
-            _append_row(file, {"epoch": epoch, "steps": steps, **averages, **of_languages})
+            append_row(file, {"epoch": epoch, "steps": steps, **averages, **of_languages})
         card = self.prefix_name_to_metrics(on_card, self.name)
         self.store_metrics_in_model_card_data(model, card, epoch, steps)
         # A dict of its own: the host keeps the one of the card.
@@ -361,53 +356,3 @@ def _calibrated(
             rows = [row for row, other in enumerate(codes) if other == code]
             vectors[rows] = calibration.transform(vectors[rows], code).float()
     return vectors
-
-
-def _csv_file(first: Path) -> Path:
-    """This file, or the first one beside it that is new, or as `_append_row` writes it."""
-    first.parent.mkdir(parents=True, exist_ok=True)
-    file = first
-    number = 1
-    while (file.exists() or file.is_symlink()) and _read_rows(file) is None:
-        number += 1
-        file = first.with_stem(f"{first.stem}_{number}")
-    if file != first:
-        _logger.warning("%s is not as it was written: the scores go to %s", first, file.name)
-    return check_output_file(file)
-
-
-def _append_row(file: Path, row: Mapping[str, object]) -> None:
-    """Append a row to a CSV file, which is made if it is not there.
-
-    Where the file lacks a column of the row, it is written anew with that column, which is empty
-    in the rows before.
-    """
-    rows = _read_rows(file) or []
-    content = _as_csv([*rows, row])
-    with atomic_file(file) as part:
-        part.write_bytes(content.encode())
-
-
-def _read_rows(file: Path) -> list[dict[str, object]] | None:
-    """The rows of a CSV file; None unless it is, to the last byte, as `_as_csv` writes them."""
-    if not file.is_file():
-        return None
-    try:
-        text = file.read_bytes().decode()
-        header, *lines = csv.reader(StringIO(text, newline=""))
-        rows: list[dict[str, object]] = [dict(zip(header, line, strict=True)) for line in lines]
-    except (ValueError, csv.Error):
-        return None
-    is_ours = header[:2] == _FIRST_COLUMNS and _as_csv(rows) == text
-    return rows if is_ours else None
-
-
-def _as_csv(rows: Sequence[Mapping[str, object]]) -> str:
-    names = {}
-    for row in rows:
-        names.update(dict.fromkeys(row))
-    text = StringIO(newline="")
-    writer = csv.DictWriter(text, list(names))
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.columns import Role
+from st_xlret.data.kept import cache_key
 from st_xlret.encoding import KeptVectors, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, Scores
 from st_xlret.evaluation.by_language import language_metrics
@@ -23,6 +23,7 @@ from st_xlret.evaluation.metrics import METRICS, Values
 from st_xlret.evaluation.pools import RetrievalData, Rows, full_texts, read_beir
 from st_xlret.files import PathLike
 from st_xlret.languages import languages_of_labels
+from st_xlret.precision import resolve_precision
 from st_xlret.search import top_k, unit_rows
 
 _CorpusVectors = Tensor | KeptVectors
@@ -48,6 +49,10 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         distributed: With `keep_vectors`, share the corpora among the processes of torchrun.
         notes: Further entries of the protocol.
         **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
+
+    Attributes:
+        sizes: Documents of each pool, as `score` has found them; `evaluate` puts them into the
+            protocol.
     """
 
     benchmark = "retrieval"
@@ -108,7 +113,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return languages
 
     def score(self, model: SentenceTransformer) -> Scores:
-        """Language of the queries to metric to value."""
+        """Language of the queries to metric to value. Sets `sizes`, as it loads the pools."""
         scores: Scores = {}
         self.sizes = {}
         for name, pool in self.pools.items():
@@ -148,7 +153,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             part = corpus.select(range(rows.start, rows.stop))
             return self._embed_table(model, part, "document")
 
-        folder = Path(self.keep_vectors, self._name_of_vectors(model, corpus))
+        folder = Path(self.keep_vectors, self._cache_key(model, corpus))
         vectors = KeptVectors(folder, distributed=self.distributed)
         vectors.write(corpus, embed_rows)
         return of_queries, vectors
@@ -159,17 +164,21 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             return unit_rows(vectors)
         return vectors
 
-    def _name_of_vectors(self, model: SentenceTransformer, corpus: Dataset) -> str:
-        """The name of the folder of kept vectors, which has all that they depend on."""
-        of_calibration = "" if self.calibration is None else fingerprint(self.calibration)
-        settings = (
-            self.protocol(model),
+    def _cache_key(self, model: SentenceTransformer, corpus: Dataset) -> str:
+        """The name of the folder of kept vectors, made of all that they depend on."""
+        settings = [
+            fingerprint(model),
+            None if self.calibration is None else fingerprint(self.calibration),
+            self.layer,
+            self.pooling,
+            self._uses_cosine(model),
+            resolve_precision(self.precision, model.device),
+            self.prompts["document"],
             model.prompts,
             model.default_prompt_name,
             generate_fingerprint(corpus),
-        )
-        state = " ".join([fingerprint(model), of_calibration, repr(settings)])
-        return hashlib.sha256(state.encode()).hexdigest()[:32]
+        ]
+        return cache_key(settings)
 
     def _uses_cosine(self, model: SentenceTransformer) -> bool:
         similarity = self.similarity or str(model.similarity_fn_name)

@@ -1,7 +1,5 @@
 """Texts of one language with a teacher's vectors, and texts of others that are to reach them."""
 
-import hashlib
-import json
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.columns import Role
+from st_xlret.data.kept import cache_key
 from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 from st_xlret.files import PathLike
 from st_xlret.ranges import check_range
@@ -159,8 +158,7 @@ def teacher_vectors(
         for role in COLUMNS:
             texts = data.texts[role]
             if texts:
-                key = json.dumps([weights, role_prompt(teacher, role), precision, texts])
-                name = hashlib.sha256(key.encode()).hexdigest()[:16]
+                name = cache_key([weights, role_prompt(teacher, role), precision, texts])
                 kept = KeptVectors(Path(folder, name), shard_size=4096)
                 _write_vectors(kept, teacher, role, texts, precision)
                 parts.append(torch.from_numpy(kept[:]).float())

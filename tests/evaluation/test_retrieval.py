@@ -92,6 +92,16 @@ def test_vectors_of_the_corpus_may_be_kept_on_disk(
         assert len(list(tmp_path.rglob("*.npy"))) == number
 
 
+def test_other_words_in_the_protocol_leave_kept_vectors_as_they_are(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
+    model.similarity_fn_name = "dot"
+    for notes in ({}, {"task": "the same in other words"}):
+        pool = {"all": small_pool()}
+        RetrievalEvaluator(pool, keep_vectors=tmp_path, notes=notes).evaluate(model)
+    assert len(list(tmp_path.rglob("*.npy"))) == 1
+
+
 def test_the_similarity_is_the_models(model: SentenceTransformer) -> None:
     model.similarity_fn_name = "dot"
     assert RetrievalEvaluator({}).protocol(model)["similarity"] == "dot"
