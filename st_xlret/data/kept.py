@@ -104,6 +104,8 @@ def _write_table(
             is_empty = False
         if needed and is_empty:
             raise DataError(f"no {needed} are left to train on:\n{counts}")
+        # The table is renamed in when the block ends, and whoever finds it reads its counts. So
+        # they are on the disk before: a run that is stopped between the two writes both again.
         listed = [(code, what, count) for (code, what), count in counts.items()]
         write_text(_counts_file(file), json.dumps(listed))
 

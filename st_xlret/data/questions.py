@@ -132,7 +132,7 @@ class _Rows:
 
     def row_of(self, example: Example) -> "_Row":
         """The texts of an example, and its language if that is to be kept."""
-        positive, others = self.texts.of_example(example)
+        positive, others = self.texts.positive_and_negatives(example)
         negatives = [text for text in dict.fromkeys(others) if text and text != positive]
         code = match_language(example.language or self.language, self.loader.languages)
         return _Row(example.query, positive, negatives, code)
@@ -183,7 +183,7 @@ class _Texts:
     titles: bool
     language: str
 
-    def of_example(self, example: Example) -> tuple[str, list[str]]:
+    def positive_and_negatives(self, example: Example) -> tuple[str, list[str]]:
         """Passages, or sentences of the passage: with an answer, and without."""
         own_text = clean_text(example.text)
         negatives = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.files import PathLike
-from st_xlret.languages import normal_form, the_fields
+from st_xlret.languages import normal_code_or_none, the_fields
 from st_xlret.strict_json import object_of_pairs
 
 _Parsed = TypeVar("_Parsed")
@@ -204,11 +204,11 @@ def _languages_in_cell(cell: str, primary: tuple[str, str]) -> set[str | None] |
     words = set(re.findall("[a-z]+", cell.casefold()))
     if not words:
         return None
-    whole = (normal_form(cell) or "").partition("-")[0]  # such as en_US and fra_Latn
+    whole = (normal_code_or_none(cell) or "").partition("-")[0]  # such as en_US and fra_Latn
     if whole in primary:
         return {whole}
     codes = set()
     for word in words:
         if not _COLUMN_NAME.fullmatch(word):
-            codes.add(CODE_OF_NAME.get(word) or normal_form(word))
+            codes.add(CODE_OF_NAME.get(word) or normal_code_or_none(word))
     return codes

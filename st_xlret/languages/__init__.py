@@ -10,7 +10,7 @@ from st_xlret.languages.codes import (
     is_same_language,
     language_to_id,
     match_language,
-    normal_form,
+    normal_code_or_none,
 )
 from st_xlret.languages.identifier import (
     LanguageIdentifier,
@@ -57,7 +57,7 @@ __all__ = [
     "languages_of_labels",
     "match_language",
     "metadata_of",
-    "normal_form",
+    "normal_code_or_none",
     "required_language",
     "several_names",
     "the_fields",

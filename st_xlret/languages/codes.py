@@ -40,7 +40,7 @@ def _check_code_of_id(code: str, *, shown: object) -> None:
     if code == UNKNOWN:
         return
     is_spelled_so = code == _spelled(code)
-    is_code = is_spelled_so and normal_form(code) is not None
+    is_code = is_spelled_so and normal_code_or_none(code) is not None
     if not is_code or len(code) > MAX_CODE_BYTES:
         expected = f"language code of {MAX_CODE_BYTES} lower-case characters at most"
         raise ValueError(f"{shown!r} is no {expected}, nor its id")
@@ -51,7 +51,7 @@ def _spelled(code: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def normal_form(code: str) -> str | None:
+def normal_code_or_none(code: str) -> str | None:
     """The code in normal form; None if it names no single language."""
     import langcodes
 
@@ -95,7 +95,7 @@ def check_language(code: str, *, where: str = "") -> str:
     one. What is no BCP 47 tag of one language, or longer than 7 bytes, is refused by a ValueError,
     which begins with `where`.
     """
-    normal = normal_form(code) if isinstance(code, str) else None
+    normal = normal_code_or_none(code) if isinstance(code, str) else None
     # "nan" is pandas's missing value; Min Nan is nan-tw.
     if normal is None or len(normal) > MAX_CODE_BYTES or normal == "nan":
         prefix = f"{where}: " if where else ""
@@ -154,12 +154,12 @@ def find_language(code: str, known: Iterable[str]) -> str | None:
     The region and the length of the code do not matter, and a member of a macrolanguage stands for
     it: `"fr-CA"` means `"fr"` and `"cmn"` means `"zh"`, but `"zh-TW"`, in another script, does not.
     """
-    normal = normal_form(code)
+    normal = normal_code_or_none(code)
     if normal is None:
         return None
     names = {}
     for name in known:
-        spelled = normal_form(name)
+        spelled = normal_code_or_none(name)
         if spelled:
             names[spelled] = name
     if normal in names:

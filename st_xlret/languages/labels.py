@@ -199,7 +199,7 @@ def warn_of_unread_labels(
 
 def unread_label_field(records: Iterable[Mapping[str, Any]]) -> str | None:
     """A field that looks like labels, where no record names a language; None if there is none."""
-    rows = [_short_values(record) for record in records]
+    rows = [_beginnings_of_strings(record) for record in records]
     if any(map(_has_label, rows)):
         return None
     for field in language_fields(rows):
@@ -217,8 +217,11 @@ def _has_label(row: Mapping[str, Any]) -> bool:
         return True
 
 
-def _short_values(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The beginnings of the strings of a record; those of labels are whole."""
+def _beginnings_of_strings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The beginnings of the strings of a record; those of labels are whole.
+
+    So texts of any length cost no more than labels where every value is read as one.
+    """
     values = {}
     for name, value in _values_of(record).items():
         if isinstance(value, str | bytes):

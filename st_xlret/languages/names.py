@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from st_xlret.files import PathLike
-from st_xlret.languages.codes import check_language, normal_form
+from st_xlret.languages.codes import check_language, normal_code_or_none
 
 
 def languages_in_name(path: PathLike) -> tuple[str, str]:
@@ -33,8 +33,8 @@ def _pairs_of_codes(text: str) -> list[tuple[str, str]]:
     pairs = []
     pieces = text.split("-")
     for cut in range(1, len(pieces)):
-        source = normal_form("-".join(pieces[:cut]))
-        target = normal_form("-".join(pieces[cut:]))
+        source = normal_code_or_none("-".join(pieces[:cut]))
+        target = normal_code_or_none("-".join(pieces[cut:]))
         if source and target:
             pairs.append((source, target))
     return pairs

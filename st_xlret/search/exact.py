@@ -85,7 +85,7 @@ def top_k(
                 best.add(scores, seen, first_row=first)
             seen += len(block)
     check_k(k, seen)
-    return best.sorted()
+    return best.best_first()
 
 
 def _rows_at_once(queries: int, k: int, is_in_place: bool, device: torch.device) -> int:
@@ -142,7 +142,7 @@ def neighbours_both_ways(
                 forward.add(scores, column, first_row=row)
                 backward.add(scores.T, row, first_row=column)
             bar.update(len(rows))
-    return *forward.sorted(), *backward.sorted()
+    return *forward.best_first(), *backward.best_first()
 
 
 def _equal_dot_products(rows: Tensor, columns: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class BestColumns:
         keys = self._keys[first_row : first_row + len(scores)]
         _update_top_k(keys, scores, first_column)
 
-    def sorted(self) -> tuple[Tensor, Tensor]:
+    def best_first(self) -> tuple[Tensor, Tensor]:
         """Scores and columns, (rows, k or fewer), float32 and int64, best first.
 
         They are fewer where there were fewer columns. Scores that overflow are a `ValueError`.
