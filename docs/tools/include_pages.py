@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -22,3 +23,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         text = (repository / file).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Links of guides to these files, as the repository needs them, lead to the pages."""
+    for page, file in PAGES.items():
+        markdown = markdown.replace(f"](../../{file}", f"](../{page}")
+    return markdown
