@@ -1,11 +1,21 @@
-"""Folders that are read: which files belong to the data, and what the names of folders say."""
+"""Folders that are read: which files belong to the data, and what names say."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
+PACKED = (".gz", ".xz")
+"""The endings of compressed files that are read."""
+
 # Of tables that say which of their files count: Delta, Hudi, Spark's streams, Iceberg.
 _TABLE_LOGS = ("_delta_log", ".hoodie", "_spark_metadata", "metadata/*.metadata.json")
+
+
+def unpacked_name(path: str | os.PathLike[str]) -> str:
+    """The name of a file without the ending of a compressed one."""
+    file = Path(path)
+    return file.stem if file.suffix in PACKED else file.name
 
 
 class _FilesBelow(NamedTuple):

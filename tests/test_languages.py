@@ -117,10 +117,8 @@ def test_languages_are_read_off_a_name() -> None:
         "big-run-2.two-column.sw-en.v2-1.tsv": ("sw", "en"),
     }
     assert {name: languages.languages_in_name(name) for name in in_name} == in_name
-    assert [languages.language_in_name(name) for name in ("en.txt", "a/mine.pt_BR.txt.gz")] == [
-        "en",
-        "pt-br",
-    ]
+    names = ["en.txt", "a/mine.pt_BR.txt.gz", "sw.txt.xz"]
+    assert [languages.language_in_name(name) for name in names] == ["en", "pt-br", "sw"]
     ambiguous = ["my-words.tsv", "words.en-pt-br.tsv", "my-to.en-fr.tsv"]
     for name in (*ambiguous, "mined.tsv", "words.en-xx.tsv", "X.en-zh_Hant_TW.tsv"):
         with pytest.raises(ValueError, match=name):

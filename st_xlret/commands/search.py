@@ -25,6 +25,7 @@ from st_xlret.commands import check_counts, check_options
 from st_xlret.commands.answers import Answer, Rows, SearchResult, place_of
 from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.languages import (
+    WORDS_FOR_MISSING,
     LanguageIdentifier,
     check_language,
     find_language,
@@ -325,7 +326,7 @@ class SearchPool:
 
 def _is_named(group: str | None) -> bool:
     """Whether a row names its group; missing values stand as they are written."""
-    return (group or "").strip().lower() not in ("", "nan", "none", "null")
+    return (group or "").strip().lower() not in WORDS_FOR_MISSING
 
 
 def _same_languages(code: str, present: Sequence[str]) -> list[str]:

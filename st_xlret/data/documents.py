@@ -34,6 +34,7 @@ from st_xlret.languages import (
     check_language,
     check_languages,
     find_fields,
+    is_missing,
     labelled_language,
     match_language,
     metadata_of,
@@ -297,8 +298,7 @@ def _name_of(record: Mapping[str, Any], place: str) -> str:
     """What tells a document from others: the name that it has, or its place."""
     names = [metadata_of(record).get("document"), record.get("title"), record.get("id")]
     for name in names:
-        is_missing = name in (None, "") or name != name  # NaN
-        if not is_missing:
+        if not is_missing(name):
             return str(name)
     return place
 

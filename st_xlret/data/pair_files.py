@@ -24,6 +24,7 @@ from st_xlret.data.reading import (
 )
 from st_xlret.data.texts import clean_text
 from st_xlret.files import PathLike
+from st_xlret.folders import unpacked_name
 from st_xlret.languages import (
     check_language,
     has_fields,
@@ -36,7 +37,7 @@ FORMATS = (
     " not; two columns, or"
     " three with a score in the first, in files named after their languages (WikiMatrix.en-fr.tsv,"
     " en-fr.txt); and a file for each side, line by line (X.en-fr.en beside X.en-fr.fr,"
-    " tatoeba.fra-eng.fra beside tatoeba.fra-eng.eng); all may be gzipped"
+    " tatoeba.fra-eng.fra beside tatoeba.fra-eng.eng); all may be compressed (.gz, .xz)"
 )
 _LIKE_TWO_LANGUAGES = re.compile(r"(^|\.)[a-z]{2,3}-[a-z]{2,3}([-_]\w+)*\.", re.IGNORECASE)
 
@@ -53,7 +54,7 @@ class Pair(NamedTuple):
 
 def holds_pairs(file: Path) -> bool:
     """Whether a file of a folder is one of parallel sentences, or is to be refused as such."""
-    name = file.name.removesuffix(".gz")
+    name = unpacked_name(file)
     if name.endswith(".jsonl"):
         record = first_record(file)
         return not record or has_fields(record, ("source", "target"))
@@ -74,7 +75,7 @@ def moses_files(file: Path) -> tuple[Path, Path] | None:
 
     A `DataError` if one is missing.
     """
-    base = file.name.removesuffix(".gz").rpartition(".")[0]
+    base = unpacked_name(file).rpartition(".")[0]
     if not has_languages_in_name(base):
         return None
     languages = languages_in_name(base)
@@ -100,13 +101,13 @@ def moses_files(file: Path) -> tuple[Path, Path] | None:
 
 def _code_at_the_end(file: Path) -> str | None:
     with suppress(ValueError):
-        return check_language(file.name.removesuffix(".gz").rpartition(".")[2])
+        return check_language(unpacked_name(file).rpartition(".")[2])
     return None
 
 
 def pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     """Stream the pairs of a file; of two in Moses' format, it is either."""
-    name = file.name.removesuffix(".gz")
+    name = unpacked_name(file)
     sides = moses_files(file)
     if sides:
         languages = languages_in_name(name.rpartition(".")[0])
@@ -131,7 +132,7 @@ def _numbered_cells(
 
 
 def _rows_of(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
-    if file.name.removesuffix(".gz").endswith(".tsv"):
+    if unpacked_name(file).endswith(".tsv"):
         yield from read_tabbed_table(file, bad_lines)
         return
     for number, line in read_lines(file, bad_lines):  # of words

@@ -16,6 +16,7 @@ from st_xlret.data.reading import (
     with_known_names,
 )
 from st_xlret.data.texts import clean_text
+from st_xlret.folders import unpacked_name
 from st_xlret.languages import has_fields, labelled_language, warn_of_unread_labels
 
 FORMATS = (
@@ -51,7 +52,7 @@ class Example(NamedTuple):
 
 def holds_questions(file: Path) -> bool:
     """Whether a file of a folder is one of questions."""
-    if not file.name.removesuffix(".gz").endswith(".jsonl"):
+    if not unpacked_name(file).endswith(".jsonl"):
         return False
     return has_fields(first_record(file), ("query", "positive"))
 

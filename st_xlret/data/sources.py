@@ -13,11 +13,10 @@ from datasets.fingerprint import generate_fingerprint
 
 from st_xlret.data.reading import DataError
 from st_xlret.files import PathLike
-from st_xlret.folders import files_below
+from st_xlret.folders import PACKED, files_below, unpacked_name
 
 _logger = logging.getLogger(__name__)
 _NOT_READ = (".bz2", ".zst", ".zip", ".7z")
-_PACKED = (".gz", ".xz")
 _OF_RECORDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -98,7 +97,7 @@ def source_files(
             files |= _files_of_folder(path, source, is_wanted, what, alone, is_of_others)
         else:
             raise DataError("there is no such file", source)
-    packed = [file for file in files if file.suffix in _PACKED]
+    packed = [file for file in files if file.suffix in PACKED]
     copies = {file for file in packed if file.with_suffix("") in files}  # of the same unpacked
     if copies:
         _logger.warning("not read: %d compressed copies, such as %s", len(copies), min(copies))
@@ -153,10 +152,7 @@ def _warn_of_files_not_read(
 
 
 def _holds_records(file: Path) -> bool:
-    path = Path(file.name.lower())
-    if path.suffix in _PACKED:
-        path = path.with_suffix("")
-    return path.suffix in _OF_RECORDS
+    return unpacked_name(file.name.lower()).endswith(_OF_RECORDS)
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:

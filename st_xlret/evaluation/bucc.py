@@ -20,7 +20,7 @@ from st_xlret.evaluation.base import (
     name_file_in_errors,
 )
 from st_xlret.files import PathLike
-from st_xlret.folders import files_below
+from st_xlret.folders import files_below, unpacked_name
 from st_xlret.search import mine_bitext
 
 _HUB_DATASET = "mteb/BUCC"
@@ -256,7 +256,7 @@ def load_bucc(
     """
     folder_of = {}
     for file in sorted(files_below(Path(folder))[1]):
-        code, found, _ = file.name.removesuffix(".gz").partition(f"-en.{split}.{_ENGLISH}")
+        code, found, _ = unpacked_name(file).partition(f"-en.{split}.{_ENGLISH}")
         if found:
             folder_of[code] = file.parent
     corpora = {}

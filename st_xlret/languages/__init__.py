@@ -19,8 +19,11 @@ from st_xlret.languages.identifier import (
 )
 from st_xlret.languages.labels import (
     LABEL_FIELDS,
+    LABEL_PATHS,
+    WORDS_FOR_MISSING,
     find_fields,
     has_fields,
+    is_missing,
     labelled_language,
     language_fields,
     language_of_label,
@@ -36,6 +39,9 @@ from st_xlret.languages.names import language_in_name, languages_in_name
 
 __all__ = [
     "LABEL_FIELDS",
+    "LABEL_PATHS",
+    "WORDS_FOR_MISSING",
+    "is_missing",
     "MAX_CODE_BYTES",
     "UNKNOWN",
     "LanguageIdentifier",

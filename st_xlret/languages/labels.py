@@ -14,14 +14,24 @@ from st_xlret.languages.codes import NOT_ONE_LANGUAGE, check_language
 LABEL_FIELDS = ("language", "lang")
 """The fields of labels, in any case: `Language` is one of them."""
 
+LABEL_PATHS = (*LABEL_FIELDS, *(f"metadata.{field}" for field in LABEL_FIELDS))
+"""Where labels are looked for, in this order."""
+
+WORDS_FOR_MISSING = frozenset({"", "none", "null", "nan"})
+"""How Python, JSON and pandas write a missing value, in lower case."""
+
 _logger = logging.getLogger(__name__)
-# As Python, pandas and R write a missing value; "nan" would be Min Nan, and "NA" Nauruan, which is
-# "na".
-_MISSING_VALUES = {"", "none", "null", "nan", "nat", "<na>", "n/a", "NA", "unknown"}
-_MISSING = NOT_ONE_LANGUAGE | _MISSING_VALUES | {"__hive_default_partition__"}
-_LABELS = (*LABEL_FIELDS, *(f"metadata.{field}" for field in LABEL_FIELDS))
+# Of labels, further words count: "NA" as R writes it, while "na" is Nauruan. "nan" is no Min Nan.
+_FURTHER_WORDS = {"nat", "<na>", "n/a", "NA", "unknown", "__hive_default_partition__"}
+_MISSING = NOT_ONE_LANGUAGE | WORDS_FOR_MISSING | _FURTHER_WORDS
 _LONGEST_LABEL = 20  # characters; what is longer is a text
 _ENOUGH_ROWS = 50  # to see which fields have labels
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value of a record is none: null, an empty text, or NaN."""
+    is_nan = value != value
+    return value in (None, "") or bool(is_nan)
 
 
 def language_of_label(value: Any) -> str | None:
@@ -129,7 +139,7 @@ def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     """
     values = _values_of(record)
     try:
-        for field in the_fields(values, fields or _LABELS):
+        for field in the_fields(values, fields or LABEL_PATHS):
             language = language_of_label(values[field])
             if language:
                 return language

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from st_xlret.files import PathLike
+from st_xlret.folders import unpacked_name
 from st_xlret.languages.codes import check_language, normal_code_or_none
 
 
@@ -45,7 +46,7 @@ def language_in_name(path: PathLike) -> str:
 
     A `ValueError` refuses a name with none.
     """
-    name = Path(path).name.removesuffix(".gz")
+    name = unpacked_name(path)
     before_ending, _, _ = name.rpartition(".")
     _, _, code = before_ending.rpartition(".")
     return check_language(code, where=str(path))

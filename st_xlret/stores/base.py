@@ -27,6 +27,7 @@ from st_xlret.stores.sampling import CheckedRows, Draw, check_rows
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 
+FIRST_ROWS = 50  # among whose fields labels are looked for
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
 
 

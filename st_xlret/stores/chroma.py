@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
-from st_xlret.stores.base import Change, Store
+from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
@@ -30,7 +30,6 @@ _BESIDE = ("documents", "metadatas", "uris")
 _COLUMNS = ["embeddings", *_BESIDE]
 _INDEXES = ("hnsw", "spann")
 _ANSWER = 60  # seconds for an answer of a server
-_FIRST_ENTRIES = 50  # whose metadata show which fields there are
 
 
 class ChromaStore(Store):
@@ -70,7 +69,7 @@ class ChromaStore(Store):
 
     def first_rows(self) -> list[Mapping[str, Any]]:
         """The metadata of the first entries."""
-        first = self._ask(self.collection.get, limit=_FIRST_ENTRIES, include=["metadatas"])
+        first = self._ask(self.collection.get, limit=FIRST_ROWS, include=["metadatas"])
         return [metadata or {} for metadata in first["metadatas"]]
 
     def write(self, into: str, mark: str, change: Change) -> WrittenRows:

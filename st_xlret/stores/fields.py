@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret.languages import find_fields
+from st_xlret.languages import LABEL_PATHS, find_fields, is_missing
 
 USUAL_FIELDS: dict[str, tuple[str, ...]] = {
-    "language": ("language", "lang", "metadata.language", "metadata.lang"),
+    "language": LABEL_PATHS,
     "text": ("text", "page_content"),
     "source": ("source", "url", "metadata.source", "metadata.url"),
     "group": (),
@@ -53,8 +53,7 @@ def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
         value = payload
         for part in path.split("."):
             value = _value_in(value, part)
-        is_nan = value != value
-        if value in (None, "") or is_nan:
+        if is_missing(value):
             continue
         if isinstance(value, float) and value.is_integer():
             return str(int(value))

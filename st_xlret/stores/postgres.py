@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
-from st_xlret.stores.base import Change, Store
+from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
@@ -54,8 +54,8 @@ _OTHER_LENGTH = """
 SELECT {key}::text, vector_dims({column}) FROM {table}
 WHERE {column} IS NOT NULL AND vector_dims({column}) <> %s LIMIT 1
 """
-_FIRST_ROWS = """
-SELECT to_jsonb(first) FROM (SELECT * FROM {table} LIMIT 50) AS first
+_FIRST_ROWS = f"""
+SELECT to_jsonb(first) FROM (SELECT * FROM {{table}} LIMIT {FIRST_ROWS}) AS first
 """
 # Of the table and its partitions: enabled triggers of an update of the column, and rules.
 _TRIGGERS = """

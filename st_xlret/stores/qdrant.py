@@ -10,7 +10,7 @@ import pyarrow as pa
 from st_xlret.languages import find_fields
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
-from st_xlret.stores.base import Change, Store
+from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import (
     Matrix,
     batch_vectors,
@@ -25,7 +25,6 @@ from st_xlret.stores.reruns import WrittenRows, due_rows
 _MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
 _NUMBERS = 250_000  # in a request
 _ANSWER = 60  # seconds for an answer
-_FIRST_POINTS = 50  # whose payloads show how fields are spelled
 _COPIED_PARAMETERS = (
     "shard_number",
     "replication_factor",
@@ -93,7 +92,7 @@ class QdrantStore(Store):
 
     def first_rows(self) -> list[Mapping[str, Any]]:
         """The payloads of the first points."""
-        records, _ = self.client.scroll(self.collection, limit=_FIRST_POINTS)
+        records, _ = self.client.scroll(self.collection, limit=FIRST_ROWS)
         return [record.payload or {} for record in records]
 
     def write(self, into: str, mark: str, change: Change) -> WrittenRows:

@@ -7,11 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from st_xlret.stores.base import Change, Store
+from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import first_vector_length, make_batch
 from st_xlret.stores.fields import USUAL_FIELDS, find_field
 
-_FIRST_ROWS = 50
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
@@ -95,7 +94,7 @@ class TableStore(Store):
         """The columns of strings of the first rows."""
         names = [field.name for field in self.schema if pa.types.is_string(field.type)]
         for batch in self._table_batches(names):
-            rows: list[Mapping[str, Any]] = batch[:_FIRST_ROWS].to_pylist()
+            rows: list[Mapping[str, Any]] = batch[:FIRST_ROWS].to_pylist()
             return rows
         return []
 

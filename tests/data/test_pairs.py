@@ -13,7 +13,7 @@ FILES = [
     "a.jsonl.gz",
     "X.en-fr.fr",
     "WikiMatrix.en-fr.tsv.gz",
-    "my.en-fr.tsv",
+    "my.en-fr.tsv.xz",
     "en-fr.txt",
     "tatoeba.fra-eng.eng",
 ]
@@ -25,7 +25,7 @@ def test_a_folder_mixes_all_formats(tmp_path: Path) -> None:
     write_text(
         folder / "WikiMatrix.en-fr.tsv.gz", "1.2\td1\tmined1\n1.03\td0\tmined0\n1.1\td2\tmined2\n"
     )
-    write_text(folder / "my.en-fr.tsv", "e1\ttsv1\ne2\ttsv2\n")
+    write_text(folder / "my.en-fr.tsv.xz", "e1\ttsv1\ne2\ttsv2\n")
     write_text(folder / "en-fr.txt", "f1 muse1\nf2\tmuse2\n")
     moses(folder, {"en": "g1\ng2\n", "fr": "moses1\nmoses2\n"})
     moses(folder, {"fra": "laser1\nlaser2\n", "eng": "h1\nh2\n"}, "tatoeba.fra-eng")
@@ -201,9 +201,11 @@ def test_moses_files_are_read_side_by_side(tmp_path: Path) -> None:
     assert table["target"][:] == ["Oui.", "Non."]
     assert (counts["en>fr", "empty"], counts["en>fr", "identical"]) == (1, 1)
     # One side may be compressed.
-    moses(tmp_path, {"en": "a", "zh_TW.gz": "b"}, "X.en-zh_TW")
-    for name in ("X.en-zh_TW.en", "X.en-zh_TW.zh_TW.gz"):
-        assert rows(load(tmp_path / name)[0]) == [("a", "b", "en", "zh-tw")]
+    for end in (".gz", ".xz"):
+        folder = tmp_path / end[1:]
+        moses(folder, {"en": "a", f"zh_TW{end}": "b"}, "X.en-zh_TW")
+        for name in ("X.en-zh_TW.en", f"X.en-zh_TW.zh_TW{end}"):
+            assert rows(load(folder / name)[0]) == [("a", "b", "en", "zh-tw")]
 
 
 @pytest.mark.parametrize("skip", [False, True])

@@ -101,8 +101,9 @@ def test_passages_that_are_judged_0_are_hard_negatives(tmp_path: Path) -> None:
     assert counts[str(folder), "no_negative"] == 2
 
 
-def test_gzipped_files_and_several_sources(tmp_path: Path) -> None:
-    file = question_rows(tmp_path / "rows" / "b.jsonl.gz")
+@pytest.mark.parametrize("end", [".gz", ".xz"])
+def test_compressed_files_and_several_sources(end: str, tmp_path: Path) -> None:
+    file = question_rows(tmp_path / "rows" / f"b.jsonl{end}")
     table, counts = questions(
         [beir(tmp_path / "a", end=".gz", split="dev"), file.parent], split="dev"
     )
