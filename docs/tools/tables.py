@@ -51,26 +51,37 @@ def losses() -> str:
 
 
 def columns() -> str:
-    """What each loss reads: a row for each of the ways in which it takes texts."""
+    """What each loss reads, in each of the ways in which it takes texts."""
     rows = []
     for name, loss in loss_classes().items():
-        for layout in loss.layouts:
-            optional = [kind for kind in layout.reads if kind not in layout.needs]
-            cells = [texts_of(layout), code_list(layout.needs), code_list(optional)]
-            rows.append([f"`{name}`: {loss.data}", *cells])
-    return markdown_table(["loss", "columns of texts", "needed beside", "also read"], rows, left=4)
+        ways = "; or ".join(columns_of(layout) for layout in loss.layouts)
+        rows.append([f"`{name}`", loss.data, ways])
+    return markdown_table(
+        ["loss", "trained on", "columns, optional ones in brackets"], rows, left=3
+    )
+
+
+def columns_of(layout: Layout) -> str:
+    """What a loss reads in one of its ways, in words."""
+    optional = [kind for kind in layout.reads if kind not in layout.needs]
+    parts = [texts_of(layout)]
+    if layout.needs:
+        parts.append(code_list(layout.needs))
+    if optional:
+        parts.append(f"({code_list(optional)})")
+    return ", ".join(parts)
 
 
 def texts_of(layout: Layout) -> str:
     """The columns of texts in words."""
     if layout.texts == 0:
-        return "`sentence_0`, `sentence_1` and so on"
-    number = {1: "one", 2: "two"}[layout.texts]
+        return "`sentence_0`, `sentence_1`, ..."
+    number = {1: "one text", 2: "two texts"}[layout.texts]
     if layout.further is None:
         return number
     if layout.most_further == 1:
-        return f"{number}, and at most one `{layout.further}`"
-    return f"{number}, and any number of `{layout.further}_1` and so on"
+        return f"{number}, (`{layout.further}`)"
+    return f"{number}, (`{layout.further}_1`, ...)"
 
 
 def code_list(names: Sequence[str]) -> str:

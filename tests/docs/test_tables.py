@@ -8,18 +8,10 @@ from docs.tools.tables import END, PAGES, TABLES, loss_classes, with_tables
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.stores.registry import STORES
 
-
-def losses_by_layout() -> list[str]:
-    names = []
-    for name, loss in loss_classes().items():
-        names += [name] * len(loss.layouts)
-    return names
-
-
 LISTED = {
     "benchmarks": BENCHMARKS,
     "losses": loss_classes(),
-    "columns": losses_by_layout(),
+    "columns": loss_classes(),
     "stores": [kind.example for kind in STORES],
     "mapped copies": [kind.name for kind in STORES],
 }
