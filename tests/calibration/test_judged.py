@@ -75,11 +75,19 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
     fitted = fit(steps=steps, queries_only=queries_only)
     maps = {strength: fitted.at(strength) for strength in (0.0, 0.6, 1.0)}
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
-    judged = [query for query in range(ROWS) if has_answers(query)]
+    halves: tuple[list[int], list[int]] = ([], [])
+    sizes = np.zeros((2, 4))
+    for start in range(0, ROWS, 4):  # translations, which have the same answers
+        judged = [query for query in range(start, start + 4) if has_answers(query)]
+        places = [query % 4 for query in judged]
+        half = int(sizes[1, places].sum() < sizes[0, places].sum())
+        halves[half].extend(judged)
+        sizes[half, places] += 1
+    assert np.ptp(sizes, axis=0).max() <= 1
     for strength, calibration in maps.items():
         first, second = recall[strength]
-        np.testing.assert_allclose(first[:4], naive_recall(calibration, judged[0::2]))
-        np.testing.assert_allclose(second[:4], naive_recall(calibration, judged[1::2]))
+        np.testing.assert_allclose(first[:4], naive_recall(calibration, halves[0]))
+        np.testing.assert_allclose(second[:4], naive_recall(calibration, halves[1]))
     assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
 
 
@@ -121,3 +129,33 @@ def test_judged_documents_that_are_not_there_are_left_out_with_a_warning(qrels: 
     with pytest.warns(UserWarning, match=message):
         recall = recall_by(qrels, f"{whole}\n1\t210\t1", fit())
     assert recall == expected
+
+
+def own_answers(queries: range, suffix: str = "") -> str:
+    """Judgements by which the text of a query answers it."""
+    return "".join(f"{query}\t{query}{suffix}\t1\n" for query in queries)
+
+
+def test_queries_without_an_answer_among_the_rows_count_nowhere(qrels: Path) -> None:
+    there = own_answers(range(0, ROWS, 3))
+    gone = own_answers(range(1, ROWS, 3), suffix="-gone")
+    expected = recall_by(qrels, there, fit())
+    with pytest.warns(UserWarning, match="53 judged documents.* and 53 queries"):
+        recall = recall_by(qrels, there + gone, fit())
+    np.testing.assert_equal(recall, expected)
+
+
+def test_queries_are_halved_within_their_languages_in_any_order(qrels: Path) -> None:
+    qrels.write_text(own_answers(range(ROWS)))
+    maps = {1.0: fit()}
+    alternating = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
+    rows = np.argsort(LANGUAGES, kind="stable")
+    by_language = rows.astype(str).tolist(), QUERIES[rows], LANGUAGES[rows].tolist()
+    sorted_ones = judged_recall(batches(DOCUMENTS), [by_language], str(qrels), maps)
+    for half, other in zip(alternating[1.0], sorted_ones[1.0], strict=True):
+        np.testing.assert_allclose(half[:4], other[:4])
+
+
+def test_queries_that_all_have_the_same_answers_have_no_halves(qrels: Path) -> None:
+    with pytest.raises(ValueError, match="qrels.tsv.*answers differ"):
+        recall_by(qrels, "0\t0\t1\n1\t0\t1\n2\t0\t1\n", fit())
