@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,14 +17,23 @@ from numpy.typing import NDArray
 
 from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.data.beir import queries_of
+from st_xlret.data.document_files import field_names, is_text_file
 from st_xlret.data.documents import Unit, read_documents
-from st_xlret.data.reading import BadLines, DataError, first_record, read_lines
+from st_xlret.data.reading import BadLines, DataError, read_lines
 from st_xlret.data.sources import split_sources
-from st_xlret.languages import check_language, check_languages, language_in_name, match_language
+from st_xlret.languages import (
+    check_language,
+    check_languages,
+    find_fields,
+    language_in_name,
+    match_language,
+)
 
 logger = logging.getLogger(__name__)
 
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")
+_QUESTION_COLUMNS = ("query", "question", "text", "sentence")
+_RECORDS = re.compile(r"\.((nd)?json|csv|tsv|parquet)", re.IGNORECASE)
 
 # Beside the seed of the caller, one for each kind of draw.
 _TEXT_SEED = 29
@@ -160,10 +170,11 @@ def sample_questions(
     """Draw distinct questions of each language at random; returns language -> questions.
 
     `questions` are language -> questions; a data set with the columns `text`, `query` or `question`
-    and `language`; or paths: folders in BEIR's layout, JSON lines with such fields, or text files
-    with a question per line, named after their language (`questions.fr.txt`). Those in no language
-    of `languages`, those of the documents, or None for all, are left out, as are languages with
-    fewer than `min_texts`. Where none is named, it is identified (extra `langid`).
+    and `language`; or paths: folders in BEIR's layout, JSON lines or tables (`.csv`, `.tsv`,
+    `.parquet`) with such fields, or text files with a question per line, named after their language
+    (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for
+    all, are left out, as are languages with fewer than `min_texts`. Where none is named, it is
+    identified (extra `langid`).
     """
     entries = _question_entries(questions, check_languages(languages))
     drawn = _draw_samples(entries, texts_per_language, [seed, _QUESTION_SEED])
@@ -243,10 +254,10 @@ def _question_entries(questions: Any, wanted: Wanted) -> Iterator[_Entry]:
 
 
 def _read_questions(path: Path, wanted: Wanted) -> Iterator[Any]:
-    """The questions of a file as documents: JSON lines, or a question on each line."""
-    if ".jsonl" in path.name:
-        record = first_record(path)
-        column = next((name for name in _TEXT_COLUMNS if name in record), None)
+    """The questions of a file as documents: records, or a question on each line."""
+    if _RECORDS.search(path.name) and not is_text_file(path):
+        names = field_names(path)
+        column = next((name for name in _QUESTION_COLUMNS if find_fields(names, [name])), None)
         yield from read_documents([path], languages=wanted, unit="text", column=column)
         return
     language = {}

@@ -28,9 +28,9 @@ class Arguments:
     )
     queries: list[str] = option(
         [],
-        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, or "
-        "text files (questions.fr.txt); of --vectors, the address of theirs. With --queries_only "
-        "and lsar, 5 of a language do.",
+        "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, "
+        "tables, or text files (questions.fr.txt); of --vectors, the address of theirs. With "
+        "--queries_only and lsar, 5 of a language do.",
     )
     qrels: str | None = option(
         None,

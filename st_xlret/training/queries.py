@@ -78,8 +78,8 @@ class QueryOptions:
     )
     queries: list[str] = option(
         [],
-        "Questions that were asked, without labels: JSON lines, text files, a folder in BEIR's "
-        "layout.",
+        "Questions that were asked, without labels: JSON lines, tables, text files, a folder in "
+        "BEIR's layout.",
     )
     further_queries: list[str] = option(
         [], "Questions of others, in any languages, likewise: half of a batch beside yours."

@@ -150,12 +150,25 @@ def text_files(folder: Path) -> list[Path]:
     return files
 
 
+def table(folder: Path, name: str) -> Path:
+    """A table with a field beside the questions that documents have their text in."""
+    rows = Dataset.from_list([{**row, "text": "a passage"} for row in rows_with("Question")])
+    if name.endswith(".parquet"):
+        rows.to_parquet(folder / name)
+    else:
+        rows.to_csv(folder / name, sep="\t" if ".tsv" in name else ",")
+    return folder / name
+
+
 SOURCES: dict[str, Any] = {
     "mapping": lambda folder: QUESTIONS,
     "data set": lambda folder: Dataset.from_list(rows_of(QUESTIONS)),
     "folder of BEIR": lambda folder: str(beir_folder(folder)),
     "JSON lines": lambda folder: write_lines(folder / "questions.jsonl", rows_with("question")),
     "list of files": lambda folder: [write_lines(folder / "others.jsonl", rows_with("query"))],
+    "commas": lambda folder: table(folder, "questions.csv"),
+    "tabs": lambda folder: table(folder, "questions.tsv"),
+    "Parquet": lambda folder: table(folder, "questions.parquet"),
     "text files": text_files,
     "iterator": lambda folder: iter(text_files(folder)),
 }
@@ -184,6 +197,24 @@ def test_too_few_questions_are_counted(
 ) -> None:
     with pytest.raises(DataError, match=wrong):
         sample_questions(questions, languages, min_texts=min_texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wrong"),
+    [
+        ("queries.tsv", "1048585\twhere is the sun\n2\twhere is the moon\n", "no text in"),
+        ("q.csv", "id,answer\n1,one\n2,two\n", "no text in"),
+        ("q.json", '[\n {"query": "where",\n  "language": "en"}\n]', "not a JSON object"),
+        ("q.ndjson", '{"query": "where", "language": "en"}\n', "in no format"),
+        ("Q.CSV", "query,language\nwhere,en\n", "in no format"),
+    ],
+)
+def test_records_without_questions_are_refused_by_name(
+    tmp_path: Path, name: str, content: str, wrong: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=f"{name}.*{wrong}|{wrong}.*{name}"):
+        sample_questions(tmp_path / name, None)
 
 
 def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) -> None:
