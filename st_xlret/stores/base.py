@@ -105,9 +105,9 @@ class Store(AbstractContextManager["Store"]):
     def batches(self, *, texts: bool = False) -> Iterator[pa.RecordBatch]:
         """All rows, in constant memory.
 
-        The batches have the columns `id` (the store's key, or the number from 0), `vector` (lists
-        of `dimension` float32), `language`, `text`, `source` and `group`; null where a row has
-        none. With `texts`, the last three are read too.
+        The batches have the columns `id` (the store's key, the column `id` or `_id` of a table, or
+        else the number from 0), `vector` (lists of `dimension` float32), `language`, `text`,
+        `source` and `group`; null where a row has none. With `texts`, the last three are read too.
         """
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)

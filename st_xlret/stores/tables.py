@@ -12,6 +12,7 @@ from st_xlret.stores.batches import first_vector_length, make_batch
 from st_xlret.stores.fields import USUAL_FIELDS, find_field
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
+_IDS = ("id", "_id")
 
 
 class TableStore(Store):
@@ -19,17 +20,18 @@ class TableStore(Store):
 
     Attributes:
         schema: Of the table.
-        columns: "vector" and each of `USUAL_FIELDS` that is there -> the column that has it.
+        columns: "vector", and "id" and each of `USUAL_FIELDS` that is there -> the column that has
+            it.
     """
 
     schema: pa.Schema
     columns: dict[str, str]
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
-        """The rows in the order in which they were added, numbered from 0."""
+        """The rows in the order in which they were added, numbered from 0 if none has an id."""
         wanted = set(self.columns)
         if not texts:
-            wanted &= {"vector", "language"}
+            wanted &= {"id", "vector", "language"}
         start = 0
         for batch in self._table_batches({self.columns[what] for what in wanted}):
             yield self._as_store_batch(batch, start)
@@ -59,6 +61,9 @@ class TableStore(Store):
         lists = [field.name for field in self.schema if _is_vector(field.type)]
         vector = find_field(lists, self.fields.vector or "vector", (), where)
         columns = {"vector": vector or ""}
+        own_id = find_field(self.schema.names, None, _IDS, self.name)
+        if own_id:
+            columns["id"] = own_id
         for what, usual in USUAL_FIELDS.items():
             named = self.fields.named_for(what)
             column = find_field(self.schema.names, named, usual, self.name)

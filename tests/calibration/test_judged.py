@@ -159,3 +159,9 @@ def test_queries_are_halved_within_their_languages_in_any_order(qrels: Path) -> 
 def test_queries_that_all_have_the_same_answers_have_no_halves(qrels: Path) -> None:
     with pytest.raises(ValueError, match="qrels.tsv.*answers differ"):
         recall_by(qrels, "0\t0\t1\n1\t0\t1\n2\t0\t1\n", fit())
+
+
+def test_a_judged_name_of_two_rows_is_refused(qrels: Path) -> None:
+    twice = [*batches(DOCUMENTS), *batches(DOCUMENTS[:4])]
+    with pytest.raises(ValueError, match="qrels.tsv.*two rows.*'0'"):
+        judged_recall(twice, batches(QUERIES), str(qrels), {1.0: fit()})

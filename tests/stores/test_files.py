@@ -49,6 +49,23 @@ def test_every_row_is_drawn_as_often(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.sample(5, seed=1)["en"], store.sample(5, seed=1)["en"])
 
 
+@pytest.mark.parametrize("texts", [False, True])
+@pytest.mark.parametrize(
+    ("column", "ids", "expected"),
+    [
+        ("id", [7, 8], ["7", "8"]),
+        ("_id", ["b", None], ["b", None]),
+        ("ID", ["1", "0"], ["1", "0"]),
+        ("key", [7, 8], ["0", "1"]),
+    ],
+)
+def test_rows_have_the_ids_of_their_table_or_else_numbers(
+    column: str, ids: list, expected: list, texts: bool, tmp_path: Path
+) -> None:
+    store = parquet(tmp_path, {"vector": [[0.5, 1.5]] * 2, column: ids})
+    assert next(store.batches(texts=texts)).column("id").to_pylist() == expected
+
+
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 def test_a_mapped_file_has_the_types_and_the_other_columns_of_its_source(
     kind: pa.DataType, tmp_path: Path
