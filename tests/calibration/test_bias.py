@@ -100,9 +100,9 @@ def test_one_pass_equals_every_map_applied_and_every_cosine_computed(
     chance = before.chance
     preference = before.same_language_share - chance
     left = abs(measured.search.same_language_share - chance)
-    removed = min(1 - left / preference, 2 / 3)
+    removed = min(1 - left / preference, 0.7)
     assert measured.removed == pytest.approx(removed)
-    assert measured.score() == pytest.approx(removed - 3 * (1 - kept) ** 2)
+    assert measured.score() == pytest.approx(removed - 4.5 * (1 - kept) ** 2)
     assert figures[AS_IT_IS].score() == 0
     assert measured.queries_only == (name == "only")
     assert measured.needs_language == bool(calibration.languages)

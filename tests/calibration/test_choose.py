@@ -42,7 +42,7 @@ def figures(search: float, documents: float, kept: float = 1.0, **about: Any) ->
 
     As it is, they are 0.7, of which 0.45 is preference.
     """
-    removed = min(1 - abs(search - 0.25) / 0.45, 2 / 3)
+    removed = min(1 - abs(search - 0.25) / 0.45, 0.7)
     return BiasFigures(bias(search), bias(documents), kept, removed, **about)
 
 
