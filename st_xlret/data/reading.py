@@ -21,6 +21,8 @@ _Parsed = TypeVar("_Parsed")
 
 _logger = logging.getLogger(__name__)
 _DAMAGES = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
+_SOURCE = {"source", "src"}
+_TARGET = {"target", "trg", "tgt"}
 _COLUMN_NAME = re.compile(
     "source|target|src|tgt|trg|text|sent(ence)?|segment|word|phrase|query|translation|lang"
 )
@@ -191,7 +193,13 @@ def is_header(cells: Sequence[str], languages: tuple[str, str], file: PathLike) 
     if of_first == {target} or of_second == {source}:
         said = f"its name says {' and '.join(languages)}"
         raise DataError(f"{said}, and its first line {first} and {second}", file, 1)
+    if _TARGET & _words(first) and _SOURCE & _words(second):
+        raise DataError(f"its columns stand the other way round: {first} and {second}", file, 1)
     return True
+
+
+def _words(cell: str) -> set[str]:
+    return set(re.findall("[a-z]+", cell.casefold()))
 
 
 def _languages_in_cell(cell: str, primary: tuple[str, str]) -> set[str | None] | None:
@@ -201,7 +209,7 @@ def _languages_in_cell(cell: str, primary: tuple[str, str]) -> set[str | None] |
     """
     from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE as CODE_OF_NAME
 
-    words = set(re.findall("[a-z]+", cell.casefold()))
+    words = _words(cell)
     if not words:
         return None
     whole = (normal_code_or_none(cell) or "").partition("-")[0]  # such as en_US and fra_Latn

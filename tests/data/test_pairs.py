@@ -87,6 +87,14 @@ def test_a_first_line_of_names_is_no_pair(
         load(write_text(tmp_path / "in" / "X.fr-en.tsv", "lang_en\tfr\nx\ty\n"))
 
 
+@pytest.mark.parametrize("header", ["target\tsource", "tgt_text\tsrc_text", "1.0\tTarget\tSource"])
+def test_columns_that_stand_the_other_way_round_are_refused(header: str, tmp_path: Path) -> None:
+    score = "1.1\t" if header.startswith("1.0") else ""
+    file = write_text(tmp_path / "X.en-fr.tsv", f"{header}\n{score}bonjour\thello\n")
+    with pytest.raises(DataError, match="X.en-fr.tsv.*other way round"):
+        load(file)
+
+
 def test_cells_may_be_quoted(tmp_path: Path) -> None:
     quoted = 'source\ttarget\n"He said ""A"""\tB\nC\t"D\n\nE"\n'
     table, _ = load(write_text(tmp_path / "X.en-fr.tsv", quoted))
