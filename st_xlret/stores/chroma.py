@@ -8,6 +8,7 @@ from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pyarrow as pa
 
 from st_xlret.optional import import_optional
@@ -109,7 +110,15 @@ class ChromaStore(Store):
         Gives how many copies there are of entries whose vector can no longer be mapped. What others
         have added to the metadata of a copy stays.
         """
-        due = due_rows(vectors, self._there(mapped, entries["ids"]), self.numbers)
+        ids = entries["ids"]
+        there = self._there(mapped, ids)
+        stored = [there[name]["embeddings"] if name in there else None for name in ids]
+        due = due_rows(vectors, vector_matrix(stored, self.dimension), self.numbers)
+        is_other = np.zeros(len(ids), bool)
+        for row in np.flatnonzero(due.is_kept):
+            entry = {name: entries[name][row] for name in _BESIDE}
+            is_other[row] = _has_changed(entry, there[ids[row]])
+        due = due._replace(is_changed=due.is_changed | is_other, is_kept=due.is_kept & ~is_other)
         rows.count(due)
         is_sent = due.is_new | due.is_changed
         if is_sent.any():
@@ -117,11 +126,13 @@ class ChromaStore(Store):
             self._add(mapped, copies, vectors[is_sent])
         return int(due.is_stale.sum())
 
-    def _there(self, mapped: Any, ids: Sequence[str]) -> Matrix:
-        """The mapped vectors that some entries have, (n, d), NaN for none."""
-        copies = self._ask(mapped.get, ids=ids, include=["embeddings"])
-        vector_of = dict(zip(copies["ids"], copies["embeddings"], strict=True))
-        return vector_matrix([vector_of.get(name) for name in ids], self.dimension)
+    def _there(self, mapped: Any, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The copies of some entries, by their ids."""
+        copies = self._ask(mapped.get, ids=ids, include=_COLUMNS)
+        there = {}
+        for row, name in enumerate(copies["ids"]):
+            there[name] = {column: copies[column][row] for column in _COLUMNS}
+        return there
 
     def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
         ids = copies["ids"]
@@ -170,6 +181,15 @@ class ChromaStore(Store):
         if not self.is_server:
             return function(*values, **named)
         return _answer_within(_ANSWER, partial(function, *values, **named))
+
+
+def _has_changed(entry: Mapping[str, Any], copy: Mapping[str, Any]) -> bool:
+    """Whether an entry has a text, an URI or metadata that its copy does not have."""
+    for name in ("documents", "uris"):
+        if entry[name] is not None and entry[name] != copy[name]:
+            return True
+    merged = {**(copy["metadatas"] or {}), **(entry["metadatas"] or {})}
+    return merged != (copy["metadatas"] or {})
 
 
 def _answer_within(seconds: float, ask: Callable[[], Any]) -> Any:

@@ -110,6 +110,33 @@ def test_what_others_have_put_into_a_copy_stays(tmp_path: Path) -> None:
     assert (copy["documents"][place], copy["uris"][place]) == ("another text", "a.png")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"documents": ["another text"]},
+        {"metadatas": [{"price": 777}]},
+        {"uris": ["c.png"]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_changes_beside_a_vector_is_changed_in_the_copy(change: Any, tmp_path: Path) -> None:
+    address = stores.chroma(tmp_path)
+    client = pytest.importorskip("chromadb").PersistentClient(str(tmp_path / "chroma"))
+    calibration = replace(CALIBRATION, metric="cosine")
+    with open_store(address) as store:
+        apply_calibration(calibration, store, "mapped")
+        client.get_collection("mapped").update(ids=["3"], metadatas=[{"mine": 1, "price": 1}])
+        source = client.get_collection("docs", embedding_function=None)
+        vector = source.get(ids=["3"], include=["embeddings"])["embeddings"]
+        source.update(ids=["3"], embeddings=vector, **change)
+        assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+        assert apply_calibration(calibration, store, "mapped").written == 0
+    copy = client.get_collection("mapped").get(ids=["3"], include=list(change))
+    for name, (value,) in change.items():
+        expected = {"mine": 1, **value} if name == "metadatas" else value
+        assert copy[name] == [expected]
+
+
 def test_a_payload_that_others_have_added_to_stays_in_qdrant(tmp_path: Path) -> None:
     address = stores.qdrant(tmp_path)
     calibration = replace(CALIBRATION, metric="cosine")
