@@ -118,7 +118,7 @@ class ChromaStore(Store):
         for row in np.flatnonzero(due.is_kept):
             entry = {name: entries[name][row] for name in _BESIDE}
             is_other[row] = _has_changed(entry, there[ids[row]])
-        due = due._replace(is_changed=due.is_changed | is_other, is_kept=due.is_kept & ~is_other)
+        due = due.with_others(is_other)
         rows.count(due)
         is_sent = due.is_new | due.is_changed
         if is_sent.any():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from st_xlret.languages import find_fields
 from st_xlret.optional import import_optional
@@ -132,7 +133,7 @@ class QdrantStore(Store):
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
         there = vector_matrix(target.there(records), self.dimension)
-        due = due_rows(compared, there, self.numbers)
+        due = due_rows(compared, there, self.numbers).with_others(target.has_changed(records))
         rows.count(due)
         target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
@@ -230,6 +231,10 @@ class _NewVector(_Target):
         """The mapped vectors that some records have, None for none."""
         return [_vector_of(record, self.into) for record in records]
 
+    def has_changed(self, records: Sequence[Any]) -> NDArray[np.bool_]:
+        """Nothing has, (n,): the vector stands beside the payload itself."""
+        return np.zeros(len(records), bool)
+
     def remove(self, ids: list[Any]) -> None:
         """Remove the vector from points whose own can no longer be mapped."""
         if ids:
@@ -295,6 +300,16 @@ class _NewCollection(_Target):
         copies = self.client.retrieve(self.into, ids, with_payload=False, with_vectors=True)
         vector_of = {copy.id: _vector_of(copy, "") for copy in copies}
         return [vector_of.get(name) for name in ids]
+
+    def has_changed(self, records: Sequence[Any]) -> NDArray[np.bool_]:
+        """Whether the payload of records has what their copies do not have, (n,)."""
+        copies = self.client.retrieve(self.into, [record.id for record in records])
+        payload_of = {copy.id: copy.payload or {} for copy in copies}
+        changed = []
+        for record in records:
+            there = payload_of.get(record.id, {})
+            changed.append({**there, **(record.payload or {})} != there)
+        return np.array(changed, bool)
 
     def remove(self, ids: list[Any]) -> None:
         """Remove nothing: a copy loses no point. Those that should go are counted at the end."""

@@ -48,6 +48,13 @@ class Due(NamedTuple):
     is_kept: NDArray[np.bool_]
     is_stale: NDArray[np.bool_]
 
+    def with_others(self, is_other: NDArray[np.bool_]) -> "Due":
+        """Rows that have the same vector, and something else beside it, are changed, too."""
+        return self._replace(
+            is_changed=self.is_changed | (self.is_kept & is_other),
+            is_kept=self.is_kept & ~is_other,
+        )
+
 
 def due_rows(mapped: Matrix, there: Matrix, numbers: DTypeLike) -> Due:
     """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers."""

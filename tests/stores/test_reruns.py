@@ -145,13 +145,16 @@ def test_a_payload_that_others_have_added_to_stays_in_qdrant(tmp_path: Path) -> 
     client, models = stores.open_qdrant(tmp_path)
     client.set_payload("mapped", {"mine": 1}, points=[0])
     client.update_vectors("docs", [models.PointVectors(id=0, vector=NEW.tolist())])
+    client.set_payload("docs", {"text": "another text"}, points=[1])
     client.close()
     with open_store(address) as store:
-        assert apply_calibration(calibration, store, "mapped") == (1, {}, 1)
+        assert apply_calibration(calibration, store, "mapped") == (2, {}, 2)
+        assert apply_calibration(calibration, store, "mapped").written == 0
     client, _ = stores.open_qdrant(tmp_path)
-    (copy,) = client.retrieve("mapped", [0])
+    copy, other = client.retrieve("mapped", [0, 1])
     client.close()
     assert (copy.payload["mine"], copy.payload["text"]) == (1, "text 0")
+    assert other.payload["text"] == "another text"
 
 
 def test_the_index_of_a_copy_in_chroma_is_that_of_its_source(tmp_path: Path) -> None:
