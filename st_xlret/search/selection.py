@@ -46,7 +46,8 @@ class BestColumns:
 
         They are fewer where there were fewer columns. Scores that overflow are a `ValueError`.
         """
-        found = self._keys.sort(descending=True).values
+        ordered = self._keys.sort(descending=True)
+        found = ordered.values
         if len(found):
             found = found[:, : self._columns]
         scores, columns = _scores_and_indices(found)
@@ -88,7 +89,8 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
     """
     check_k(k, indices.shape[1])
     keys = _sortable_keys(scores, indices)
-    return _scores_and_indices(keys.topk(k, dim=1).values)
+    best = keys.topk(k, dim=1)
+    return _scores_and_indices(best.values)
 
 
 def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
@@ -140,7 +142,9 @@ def _best_columns_of_one(maxima: Tensor, k: int) -> Tensor:
     """
     lowest = maxima.topk(k).values[0, -1]
     best_groups = (maxima[0] >= lowest).nonzero()
-    return (best_groups * _GROUP + torch.arange(_GROUP, device=maxima.device)).flatten()
+    first_of_group = best_groups * _GROUP
+    in_group = torch.arange(_GROUP, device=maxima.device)
+    return (first_of_group + in_group).flatten()
 
 
 def _best_groups(keys: Tensor, maxima: Tensor) -> tuple[Tensor, Tensor]:
