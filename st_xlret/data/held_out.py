@@ -72,8 +72,8 @@ def hold_out_questions(
     """Split questions into rows to train on and others that are held out with their passages.
 
     About so many are held out, at most a tenth. Rows (`query`, `positive`, `negative_1` ...) with a
-    held-out passage as a negative are in neither part. Where all these would be more than a tenth,
-    fewer are held out.
+    held-out passage as a negative, or a held-out query, are in neither part. Where all these would
+    be more than a tenth, fewer are held out.
     """
     generator = np.random.default_rng([seed, 13])
     tenth = len(retrieval) // 10
@@ -85,6 +85,7 @@ def hold_out_questions(
     while True:
         held_out = retrieval.select(_rows_of_first(of_passages, order, count))
         rest = _rows_without_texts(retrieval, columns, held_out["positive"][:])
+        rest = _rows_without_texts(rest, ["query"], held_out["query"][:])
         if count <= 1 or len(retrieval) - len(rest) <= tenth:
             return rest, held_out
         count //= 2

@@ -56,7 +56,7 @@ def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
 
 
 def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | None:
-    """An evaluator that looks for each question's answer among all texts of the data set.
+    """An evaluator that looks for each question's answers among all texts of the data set.
 
     None without questions.
     """
@@ -67,15 +67,13 @@ def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | No
         if column == "positive" or column.startswith("negative_"):
             for text in questions[column]:
                 name_of_passage.setdefault(text, f"p{len(name_of_passage)}")
-    queries = {}
-    relevant = {}
-    for row, (query, positive) in enumerate(
-        zip(questions["query"], questions["positive"], strict=True)
-    ):
-        queries[f"q{row}"] = query
-        relevant[f"q{row}"] = {name_of_passage[positive]}
+    name_of_query: dict[str, str] = {}
+    relevant: dict[str, set[str]] = {}
+    for query, positive in zip(questions["query"], questions["positive"], strict=True):
+        name = name_of_query.setdefault(query, f"q{len(name_of_query)}")
+        relevant.setdefault(name, set()).add(name_of_passage[positive])
     return InformationRetrievalEvaluator(
-        queries=queries,
+        queries={name: query for query, name in name_of_query.items()},
         corpus={name: text for text, name in name_of_passage.items()},
         relevant_docs=relevant,
         name="questions",

@@ -203,3 +203,13 @@ def test_other_sentences_are_drawn_by_the_seed_or_left_out() -> None:
     assert first["other"][:5] != second["other"][:5]
     assert pairs_and_others(pairs, None).column_names[-1] == "target_language"
     assert len(pairs_and_others(pairs.select([]), tiny.texts(5))) == 0
+
+
+def test_questions_with_several_passages_are_in_one_part() -> None:
+    queries = [f"q{row // 2}" for row in range(200)]
+    passages = [f"p{row}" for row in range(200)]
+    questions = Dataset.from_dict({"query": queries, "positive": passages})
+    rest, held = hold_out_questions(questions, 20)
+    assert len(held) > 0
+    assert not set(rest["query"]) & set(held["query"])
+    assert len(questions) - len(rest) <= 20

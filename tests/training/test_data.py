@@ -10,6 +10,7 @@ from datasets import Dataset
 
 from st_xlret.data import DataError
 from st_xlret.training.data import AnswerOptions, PairOptions, QuestionOptions
+from st_xlret.training.questions import question_evaluator
 from tests import tiny
 from tests.data.files import multilingual_pool, write_jsonl
 from tests.evaluation.samples import write_lareqa
@@ -178,3 +179,16 @@ def test_some_pairs_are_held_out(questions: Path, tmp_path: Path) -> None:
     _, without = PairOptions(pairs=[file], evaluation_pairs=0).load_pairs(0)
     assert without is None
     assert PairOptions().load_pairs(0) == (None, None)
+
+
+def test_all_passages_of_a_question_are_its_answers() -> None:
+    passages = ["sun", "sun moon", "moon", "star"]
+    queries = ["day", "day", "night", "night"]
+    evaluator = question_evaluator(Dataset.from_dict({"query": queries, "positive": passages}))
+    assert evaluator is not None
+    assert evaluator.queries == ["day", "night"]
+    found = []
+    for query in evaluator.queries_ids:
+        answers = evaluator.relevant_docs[query]
+        found.append({evaluator.corpus[int(answer[1:])] for answer in answers})
+    assert found == [{"sun", "sun moon"}, {"moon", "star"}]
