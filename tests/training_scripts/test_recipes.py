@@ -116,9 +116,9 @@ def test_the_losses_are_those_of_the_papers_or_as_the_options_say(
         for option, value in pairwise(SCRIPTS[name].split())
         if "{data}" in value
     ]
-    words = " ".join([*texts, "--model {data}/encoder --languages en fr --use_cpu"]).format(
-        data=train.data
-    )
+    words = " ".join(
+        [*texts, "--model {data}/encoder --languages en fr --use_cpu --max_seq_length 16"]
+    ).format(data=train.data)
     made = train.built(name, file, words, tiny=False).loss
     made = made[loss] if loss else made
     settings = made.get_config_dict() | (vars(made.batches) if hasattr(made, "batches") else {})
