@@ -107,7 +107,7 @@ def test_without_goals_there_are_no_vectors_of_a_teacher(train: Runner) -> None:
         (
             "language-agnostic-ir",
             "--max_steps 40 --learning_rate 5e-2 --semantic_weight 1 --language_weight 0.5",
-            {SCORE: 0.3, "questions_cosine_mrr@10": 0.3},
+            {SCORE: 0.3, "questions_cosine_mrr@10": 0.6},  # 0.41 by chance, among six
             {"questions": 81, "others": 96},
         ),
     ],
@@ -118,7 +118,7 @@ def test_translations_come_together_and_questions_find_their_passages(
     results = train(name, "--save_strategy no", options)
     for score, value in least.items():
         assert results["held_out"][score] > value
-        assert results["held_out"][score] > results["held_out_before"][score]
+    assert results["held_out"][SCORE] > results["held_out_before"][SCORE]
     assert {figure: results[figure] for figure in counts} == counts
 
 
