@@ -26,7 +26,7 @@ from st_xlret.encoding import (
 )
 from st_xlret.evaluation.score_log import append_row, log_file
 from st_xlret.files import PathLike
-from st_xlret.languages import normal_code_or_none
+from st_xlret.languages import language_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
 
@@ -83,11 +83,11 @@ def chosen_names(names: Sequence[str] | None, known: Collection[str], where: str
     A language may be spelled in another way. A ValueError for an unknown name, or none, lists the
     known ones.
     """
-    known_as = {normal_code_or_none(name) or name: name for name in known}
+    known_as = {language_form(name): name for name in known}
     known_as.update({name: name for name in known})
     chosen = []
     for name in known if names is None else names:
-        known_name = known_as.get(name) or known_as.get(normal_code_or_none(name) or name, name)
+        known_name = known_as.get(name) or known_as.get(language_form(name), name)
         if known_name not in chosen:
             chosen.append(known_name)
     unknown = [name for name in chosen if name not in known]

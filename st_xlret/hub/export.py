@@ -13,6 +13,7 @@ from st_xlret.encoding import PROMPT_NAMES, role_prompt, task_languages
 from st_xlret.hub.card import copy_card_data, set_card_calibration
 from st_xlret.hub.lengths import mean_lengths
 from st_xlret.hub.loading import check_finite
+from st_xlret.languages import language_form
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.encoders import with_modules
 
@@ -189,7 +190,7 @@ class _Maps:
         for code, route in routes.items():
             maps[route] = [_dense_layer(self.documents, code)]
         default = self.default_language or self.documents.pivot or languages[0]
-        default_route = routes.get(default, default)  # the host refuses one that is no route
+        default_route = routes.get(language_form(default), default)  # the host refuses one that is no route
 
         # `encode_query` and `encode_document` need routes of their own.
         tasks: dict[tuple[str | None, str | tuple[str, ...] | None], str] = {

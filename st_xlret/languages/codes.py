@@ -76,6 +76,12 @@ def normal_code_or_none(code: str) -> str | None:
     return f"{primary}-{rest}" if rest else primary
 
 
+def language_form(code: object) -> str:
+    """The normal form of a language; what is no language code stays as it is."""
+    text = str(code)
+    return normal_code_or_none(text) or text
+
+
 def _names_two_languages(standard: str, rest: str) -> bool:
     """Whether another language follows the first, as in `eng-fra`."""
     import langcodes

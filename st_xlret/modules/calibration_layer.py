@@ -10,7 +10,7 @@ import torch
 from sentence_transformers.base.modules import Module
 from torch import Tensor
 
-from st_xlret.languages import id_to_language
+from st_xlret.languages import id_to_language, language_form
 
 HUB_OPTIONS = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
 TENSORS = ("basis", "matrix", "offset")
@@ -74,7 +74,7 @@ class CalibrationLayer(Module):
     ) -> None:
         super().__init__()
         self.dimension = dimension
-        self.languages = list(languages)
+        self.languages = list(map(language_form, languages))
         self.steps = list(steps)
         self.strength = strength
         self.pivot = pivot
@@ -182,10 +182,11 @@ class CalibrationLayer(Module):
         """M (r, r) and m (r,) of a language."""
         number = 0
         if self.languages:
-            if language not in self.languages:
+            code = language_form(language)
+            if code not in self.languages:
                 known = ", ".join(self.languages)
                 raise ValueError(f"no map for language {language!r}: there are maps for {known}")
-            number = self.languages.index(language)
+            number = self.languages.index(code)
         shared_or_own = min(number, len(self.matrix) - 1)
         return self.matrix[shared_or_own], self.offset[number]
 

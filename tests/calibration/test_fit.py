@@ -69,12 +69,20 @@ def test_labels_of_rows_have_one_spelling_and_may_be_missing() -> None:
     np.testing.assert_array_equal(mapped, expected)
 
 
-def test_languages_of_queries_have_the_spelling_of_the_documents() -> None:
-    asked = {**QUERIES}
-    asked["en_Latn"] = asked.pop("en")
-    spelt = fit(DOCUMENTS, "shift", queries=asked)
+def respelled(by_language: dict[str, Any]) -> dict[str, Any]:
+    return {f"{code.upper()}_Latn": part for code, part in by_language.items()}
+
+
+@pytest.mark.parametrize("documents", [DOCUMENTS, respelled(DOCUMENTS)])
+@pytest.mark.parametrize("queries", [QUERIES, respelled(QUERIES)])
+def test_languages_are_kept_in_normal_form(documents: dict, queries: dict) -> None:
+    spelt = fit(documents, "shift", queries=queries, pivot="ENG")
     plain = fit(DOCUMENTS, "shift", queries=QUERIES)
+    assert spelt.languages == plain.languages
+    assert spelt.pivot == "en"
     assert spelt.fingerprint == plain.fingerprint
+    mapped = [spelt.layer().transform(QUERIES["fr"], code) for code in ("fr", "FRA")]
+    assert torch.equal(*mapped)
 
 
 def test_a_language_that_stands_twice_is_refused() -> None:
