@@ -294,6 +294,8 @@ def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:
     """The texts of a mapping or of a data set, in the languages that are wanted."""
     rows = _rows_of_dataset(texts) if isinstance(texts, Dataset) else _rows_of_mapping(texts)
     for code, text, document in rows:
+        if not isinstance(text, str):
+            raise DataError(f"a text must be a string, found {text!r:.40} in {code!r}")
         language = match_language(check_language(code), wanted)
         if language is not None and text.strip():
             yield _Entry(language, text.strip(), language, document)
@@ -301,6 +303,8 @@ def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:
 
 def _rows_of_mapping(texts: Texts) -> Iterator[Row]:
     for code, part in texts.items():
+        if isinstance(part, str):
+            raise DataError(f"a list of texts is needed in {code!r}, found the text {part!r:.40}")
         for row, text in enumerate(part):
             yield code, text, str(row)
 

@@ -217,6 +217,22 @@ def test_records_without_questions_are_refused_by_name(
         sample_questions(tmp_path / name, None)
 
 
+@pytest.mark.parametrize(
+    ("texts", "wrong"),
+    [
+        ({"en": "one text", "fr": ["un"]}, "list of texts.*'en'.*one text"),
+        ({"en": ["one", None], "fr": ["un"]}, "None in 'en'"),
+        ({"en": [["one"]], "fr": ["un"]}, "string.*one.*'en'"),
+        (Dataset.from_dict({"text": ["one", None], "language": ["en", "fr"]}), "None in 'fr'"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(texts: Any, wrong: str) -> None:
+    with pytest.raises(DataError, match=wrong):
+        sample_texts(texts)
+    with pytest.raises(DataError, match=wrong):
+        sample_questions(texts, None)
+
+
 def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) -> None:
     pytest.importorskip("py3langid")
     lines = []
