@@ -7,16 +7,18 @@ from importlib import import_module
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from st_xlret.tables import markdown_table
+
 PAGES = {
+    "calibration": "Calibration",
+    "stores": "Stored vectors",
+    "training": "Training",
     "losses": "Losses",
-    "functional": "Equations",
-    "modules": "Modules",
     "batches": "Batches",
     "columns": "Columns",
     "data": "Data",
-    "training": "Training",
-    "calibration": "Calibration",
-    "stores": "Stored vectors",
+    "functional": "Equations",
+    "modules": "Modules",
     "evaluation": "Evaluation",
     "search": "Search and mining",
     "hub": "Export and publishing",
@@ -31,6 +33,11 @@ MORE = {
     "hub": ["export", "save_portable", "hub.loading.check_finite", "hub.card.set_card_data"],
 }
 """Names that a page has beside those in the `__all__` of its room."""
+
+ABOUT = (
+    "Public names can be imported from `st_xlret`, where they load on first use, or from the part "
+    "that they belong to."
+)
 
 INTRODUCTION = """\
 ::: st_xlret.{room}
@@ -65,8 +72,20 @@ def page(room: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def index() -> str:
+    """The Markdown of the page that lists the others."""
+    rows = []
+    for room, title in PAGES.items():
+        about, _, _ = str(import_module(f"st_xlret.{room}").__doc__).partition("\n")
+        rows.append([f"[{title}]({room}.md)", about])
+    return "\n\n".join(
+        ["# API reference", ABOUT, markdown_table(["part", "what it has"], rows, left=2)]
+    )
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages to the site."""
+    files.append(File.generated(config, "api/index.md", content=index()))
     for room in PAGES:
         files.append(File.generated(config, f"api/{room}.md", content=page(room)))
     return files

@@ -41,24 +41,14 @@ def loss_classes() -> dict[str, type[CrossLingualLoss]]:
     return classes
 
 
-def losses() -> str:
-    """The losses, what they are trained on, and their equations."""
-    rows = []
-    for name, loss in loss_classes().items():
-        equation = f"{loss.paper}: `{loss.equation.__name__}`"
-        rows.append([f"`{name}`", loss.data, equation])
-    return markdown_table(["loss", "trained on", "equation"], rows, left=3)
-
-
 def columns() -> str:
     """What each loss reads, in each of the ways in which it takes texts."""
     rows = []
     for name, loss in loss_classes().items():
         ways = "; or ".join(columns_of(layout) for layout in loss.layouts)
-        rows.append([f"`{name}`", loss.data, ways])
-    return markdown_table(
-        ["loss", "trained on", "columns, optional ones in brackets"], rows, left=3
-    )
+        rows.append([f"`{name}`", loss.data, ways, loss.paper])
+    header = ["loss", "trained on", "columns, optional ones in brackets", "equation"]
+    return markdown_table(header, rows, left=4)
 
 
 def columns_of(layout: Layout) -> str:
@@ -98,18 +88,10 @@ def stores() -> str:
     return markdown_table(["source", "what it is", "languages are in", "extra"], rows, left=4)
 
 
-def mapped_copies() -> str:
-    """What `st-xlret apply` writes beside the vectors of each kind of store."""
-    rows = [[f"`{kind.name}`", kind.written] for kind in STORES]
-    return markdown_table(["store", "the mapped vectors are"], rows, left=2)
-
-
 TABLES = {
     "benchmarks": benchmarks,
-    "losses": losses,
     "columns": columns,
     "stores": stores,
-    "mapped copies": mapped_copies,
 }
 """Name of a table on a page -> what makes it."""
 

@@ -44,7 +44,7 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
 
     data = "queries and passages"
     equation = staticmethod(retrieval_contrastive_loss)
-    paper = "lang-contrastive, Eq. 1"
+    paper = "Hu et al., Eq. 1"
     citation = CITATIONS["hu2023language"]
     layouts = (Layout(2, further="negative", most_further=ANY_NUMBER),)
     takes = "queries, passages and any number of columns of hard negatives, 'negative_1' and so on"

@@ -35,7 +35,7 @@ class SemanticContrastiveLoss(PairContrastiveLoss):
 
     data = "translations"
     equation = staticmethod(info_nce_loss)
-    paper = "lang-contrastive, Eq. 2"
+    paper = "Hu et al., Eq. 2"
     citation = CITATIONS["hu2023language"]
     takes = "two columns of translations"
 
@@ -69,7 +69,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
     data = "translations and further sentences"
     equation = staticmethod(language_contrastive_loss)
-    paper = "lang-contrastive, Eq. 3"
+    paper = "Hu et al., Eq. 3"
     citation = CITATIONS["hu2023language"]
     layouts = (Layout(2, further="other", most_further=1),)
     takes = "two columns of translations and at most one of further sentences, 'other'"

@@ -23,7 +23,6 @@ class StoreKind:
         example: How its vectors are named, for pages.
         what: What that is, for pages.
         languages: What has the languages, for pages.
-        written: What `apply_calibration` writes, for pages.
         extra: The extra of this package that has its client.
         has_fields: Whether rows have fields; of others, `languages_file` has the languages.
         is_continued: Whether a stopped `write` goes on; else it is whole or not there.
@@ -35,7 +34,6 @@ class StoreKind:
     example: str
     what: str
     languages: str
-    written: str
     extra: str | None = None
     has_fields: bool = True
     is_continued: bool = False
@@ -49,8 +47,6 @@ STORES = (
         example="qdrant:PATH_OR_URL?collection=C&vector=V",
         what="a folder of the local mode, or a server; its key is in `QDRANT_API_KEY`",
         languages="the payload",
-        written="a new named vector of the same points (Qdrant 1.18 or newer); where the stored "
-        "vectors have no name, a new collection with their settings, payload and sparse vectors",
         extra="qdrant",
         is_continued=True,
     ),
@@ -61,7 +57,6 @@ STORES = (
         example="postgresql://USER@HOST/DATABASE?table=T&column=V",
         what="a column `vector` or `halfvec` of pgvector; the password is in `PGPASSWORD`",
         languages="a column, or JSON",
-        written="a new column of the same table and type; it has no index yet",
         extra="pgvector",
         is_continued=True,
     ),
@@ -72,7 +67,6 @@ STORES = (
         example="lance:PATH?table=T&column=V",
         what="a table of LanceDB",
         languages="a column",
-        written="a new table, with the other fields",
         extra="lance",
     ),
     StoreKind(
@@ -82,7 +76,6 @@ STORES = (
         example="chroma:PATH_OR_URL?collection=C",
         what="a collection of Chroma",
         languages="the metadata",
-        written="a new collection, with the other fields",
         extra="chroma",
         is_continued=True,
     ),
@@ -93,7 +86,6 @@ STORES = (
         example="vectors.parquet",
         what="a file, or a folder of files, with a column of lists",
         languages="a column",
-        written="a new file with the other columns",
     ),
     StoreKind(
         name=".npy",
@@ -102,7 +94,6 @@ STORES = (
         example="vectors.npy",
         what="an array (rows, dimension)",
         languages="`--languages_file`, a code a line",
-        written="a new file",
         has_fields=False,
     ),
     StoreKind(
@@ -112,7 +103,6 @@ STORES = (
         example="vectors.faiss",
         what="a flat or IVF index",
         languages="`--languages_file`",
-        written="a new file",
         has_fields=False,
     ),
 )

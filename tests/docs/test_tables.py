@@ -10,10 +10,8 @@ from st_xlret.stores.registry import STORES
 
 LISTED = {
     "benchmarks": BENCHMARKS,
-    "losses": loss_classes(),
     "columns": loss_classes(),
     "stores": [kind.example for kind in STORES],
-    "mapped copies": [kind.name for kind in STORES],
 }
 
 
