@@ -148,6 +148,7 @@ FLOORS = [
 """An import, and the rooms of which it loads no module."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("statement", "rooms"), FLOORS)
 def test_an_import_loads_nothing_of_rooms_that_it_does_not_need(
     statement: str, rooms: list[str]

@@ -17,7 +17,7 @@ from tests import tiny
 from tests.distributed.workers import Result
 from tests.training.runs import KINDS, questions, run_of, system_of, trainer_of
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 GLOBAL_BATCH = 8
 STEPS = {"ccp": (4, 7), "msm": (2, 3), "ml-ctl": (2, 3), "joint": (2, 3), "retriever": (2, 3)}
 """When there is a checkpoint, and when the run ends."""

@@ -34,13 +34,13 @@ def values_of(recorder: Recorder) -> list[tuple[str, float]]:
     return [(name, value) for _, name, value in recorder.steps]
 
 
-RESUMED: list[tuple[str, int, dict[str, Any]]] = [
+RESUMED: list[Any] = [
     ("ccp", 36, {}),
     ("ccp", 24, {"scope": "per_language", "gradient_accumulation_steps": 2}),
     ("msm", 4, {"gradient_accumulation_steps": 2}),
     ("ml-ctl", 6, {}),
     ("joint", 4, {"gradient_accumulation_steps": 2}),
-    *[(kind, 4, {}) for kind in ALONE],
+    *[pytest.param(kind, 4, {}, marks=pytest.mark.slow) for kind in ALONE],
 ]
 
 

@@ -94,6 +94,7 @@ def test_without_goals_there_are_no_vectors_of_a_teacher(train: Runner) -> None:
 
 
 # A tenth of the pairs or questions is put aside, with what shares a sentence or a passage with it.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "least", "counts"),
     [
@@ -147,6 +148,7 @@ def test_words_are_counted(train: Runner) -> None:
     assert counts["samples"] > counts["used"]
 
 
+@pytest.mark.slow
 def test_a_model_of_two_layers_is_trained_on(train: Runner, tmp_path: Path) -> None:
     train("ml-ctl", "--max_steps 1 --save_strategy no")
     model = tmp_path / "run" / "model"
@@ -203,6 +205,7 @@ def test_stop_words_and_words_beyond_what_is_read_make_no_samples(
     assert 0 < samples("none", "--train_seq_length 9") < every
 
 
+@pytest.mark.slow
 def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path) -> None:
     method = "--similarity dot --temperature 1 --max_steps 1 --save_strategy no"
     first = "--two_encoders --hard_negatives 1 --model"
@@ -218,6 +221,7 @@ def test_two_encoders_in_two_stages_by_dot_product(train: Runner, tmp_path: Path
     assert (model.encode_query(["sun"]) != model.encode_document(["sun"])).any()
 
 
+@pytest.mark.slow
 def test_a_language_comes_to_english_and_english_stays(train: Runner, tmp_path: Path) -> None:
     # An encoder of random weights knows its words by their vectors alone.
     results = train(

@@ -13,6 +13,7 @@ from tests.training_scripts.scripts import WORDS, Runner, translations
 SCORE = "pairs_average_accuracy"
 
 
+@pytest.mark.slow
 def test_queries_learn_and_documents_stay(train: Runner, tmp_path: Path) -> None:
     raw = SentenceTransformer(str(train.data / "encoder"), device="cpu")
     results = train(
@@ -53,6 +54,7 @@ def english_texts(file: Path) -> Path:
     return write_jsonl(file, texts)
 
 
+@pytest.mark.slow
 def test_documents_in_one_language_need_no_further_option(train: Runner, tmp_path: Path) -> None:
     log = log_of_words(tmp_path)
     english = english_texts(tmp_path / "english.jsonl")

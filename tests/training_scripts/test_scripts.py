@@ -95,7 +95,13 @@ def check_log(folder: Path, case: Case) -> None:
     assert (folder / "training.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def case_of_tests(case: Case) -> Any:
+    """One script runs in `make test`, the others in `make test-all`."""
+    marks = [] if case.name == "ccp" else [pytest.mark.slow]
+    return pytest.param(case, id=case.name, marks=marks)
+
+
+@pytest.mark.parametrize("case", map(case_of_tests, CASES))
 def test_what_a_run_leaves_and_a_resumed_run_ends_as_the_uninterrupted_one(
     case: Case, train: Runner, tmp_path: Path
 ) -> None:

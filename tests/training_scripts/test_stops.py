@@ -16,6 +16,7 @@ from st_xlret.losses import CCPLoss
 from st_xlret.marks import mark_folder
 from tests.training_scripts.scripts import Runner, checkpoints, equal_weights
 
+pytestmark = pytest.mark.slow  # whole runs
 STEPS = "--pairs --max_steps 6 --save_steps 2"
 
 
