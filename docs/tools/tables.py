@@ -27,9 +27,8 @@ def benchmarks() -> str:
     """The benchmarks, by their names on the command line."""
     rows = []
     for name, evaluator in BENCHMARKS.items():
-        class_name = f"`{evaluator.__name__}`"
-        rows.append([f"`{name}`", class_name, code_list(evaluator.splits), evaluator.layout])
-    return markdown_table(["`--benchmark`", "evaluator", "`--split`", "files"], rows, left=4)
+        rows.append([f"`{name}`", f"`{evaluator.__name__}`", evaluator.layout])
+    return markdown_table(["`--benchmark`", "evaluator", "files"], rows, left=3)
 
 
 def loss_classes() -> dict[str, type[CrossLingualLoss]]:

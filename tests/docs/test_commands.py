@@ -15,6 +15,7 @@ from tests.conftest import REPOSITORY
 
 PAGES = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")]
 PAGES += sorted((REPOSITORY / "docs").rglob("*.md"))
+PAGES += sorted((REPOSITORY / "model_cards").glob("*.md"))
 FENCE = re.compile(r"^ *```bash\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LAUNCHERS = {"python", "torchrun"}
 
