@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from st_xlret.marks import find_unmarked, is_marked, mark_file, mark_folder
+from st_xlret.marks import find_unmarked, mark_file, mark_folder, writer_of
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -160,7 +160,7 @@ def _problem_with_file(target: Path, ours: str | None, inputs: Iterable[object])
         if source == target or source in target.parents:
             return f"would change what is read, {source}"
     is_guarded = ours is not None and target.exists() and target.stat().st_size > 0
-    if is_guarded and not (ours and is_marked(target, ours)):
+    if is_guarded and not (ours and writer_of(target) == ours):
         return "is there already, and is not as this command would have written it"
     return None
 

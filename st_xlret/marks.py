@@ -1,7 +1,7 @@
 """Marks of outputs: a program replaces what bears its own mark, and nothing else.
 
-Beside a file that may be replaced stands its mark, a hidden JSON file that says who wrote it, and
-the digest of what it held then. A folder has its mark inside, with the digests of its files. What
+Beside a file stands its mark, a hidden JSON file that says who wrote it, and the digest of what it
+held then. A folder has its mark inside, with the digests of its files. What
 somebody has changed since is theirs.
 """
 
@@ -16,6 +16,7 @@ FOLDER_MARK = ".st-xlret.json"
 _Digests: TypeAlias = dict[str, str]
 
 _BLOCK = 2**20
+_PACKAGE = "st-xlret"
 
 
 def mark_file(file: Path, writer: str, content: Path) -> None:
@@ -23,15 +24,16 @@ def mark_file(file: Path, writer: str, content: Path) -> None:
     _write_mark(_mark_of_file(file), writer, {file.name: _digest(content)})
 
 
-def is_marked(file: Path, writer: str) -> bool:
-    """Whether `writer` wrote this file, and nobody has changed it since."""
-    marked = read_mark(_mark_of_file(file), writer)
-    return file.name in marked and marked[file.name] == _digest(file)
+def writer_of(file: Path) -> str | None:
+    """Who wrote this file, if nobody has changed it since."""
+    writer, marked = _read(_mark_of_file(file))
+    is_as_written = file.name in marked and marked[file.name] == _digest(file)
+    return writer if is_as_written else None
 
 
 def mark_folder(folder: Path) -> None:
     """Say that all files of a folder are ours."""
-    _write_mark(folder / FOLDER_MARK, "st-xlret", _digests_in(folder))
+    _write_mark(folder / FOLDER_MARK, _PACKAGE, _digests_in(folder))
 
 
 def find_unmarked(folder: Path) -> str | None:
@@ -47,21 +49,24 @@ def find_unmarked(folder: Path) -> str | None:
     return None
 
 
-def read_mark(mark: Path, writer: str = "st-xlret") -> _Digests:
-    """What a writer wrote: the digest of each file by its name. Nothing where there is no mark."""
-    try:
-        content = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(content, dict) or content.get("written_by") != writer:
-        return {}
-    files = content.get("files")
-    return files if isinstance(files, dict) else {}
+def read_mark(mark: Path) -> _Digests:
+    """The digest of each file of a folder by its name. Nothing where there is no mark of ours."""
+    writer, marked = _read(mark)
+    return marked if writer == _PACKAGE else {}
 
 
 def is_same(file: Path, digest: str | None) -> bool:
     """Whether a file still holds what it held when this was its digest."""
     return _digest(file) == digest
+
+
+def _read(mark: Path) -> tuple[str | None, _Digests]:
+    """The writer and the digests in a mark."""
+    try:
+        content = json.loads(mark.read_text(encoding="utf-8"))
+        return content["written_by"], dict(content["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, {}
 
 
 def _mark_of_file(file: Path) -> Path:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from st_xlret.files import atomic_file
+from st_xlret.marks import writer_of
 from st_xlret.stores.base import Change
 from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.descriptions import metric_of
@@ -29,8 +30,10 @@ class FaissStore(NumberedStore):
         self.name = path
         self.name_in_store = path
         self.fields = fields
+        file = Path(path).expanduser().resolve()
         with self.sanitize_errors():
-            self.index = _read_index(path)
+            self.index = _read_index(file)
+            self.mark = writer_of(file)
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         problem = self._problem()
         if problem:
@@ -80,7 +83,7 @@ class FaissStore(NumberedStore):
         import faiss
 
         path = self.new_file(into, ".faiss")
-        with atomic_file(path, ours="") as temporary:
+        with atomic_file(path, ours=mark) as temporary:
             mapped = [batch_vectors(change(batch)) for batch in self.batches()]
             vectors = np.nan_to_num(np.concatenate(mapped))
             index = self._empty_index(vectors)
@@ -103,7 +106,7 @@ class FaissStore(NumberedStore):
         return index
 
 
-def _read_index(path: str) -> Any:
+def _read_index(file: Path) -> Any:
     import faiss
 
-    return faiss.read_index(str(Path(path).expanduser()))
+    return faiss.read_index(str(file))

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from st_xlret.files import atomic_file
+from st_xlret.marks import writer_of
 from st_xlret.stores.base import Change
 from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.fields import Fields
@@ -19,8 +20,10 @@ class NumpyStore(NumberedStore):
         self.name = path
         self.name_in_store = path
         self.fields = fields
+        file = Path(path).expanduser().resolve()
         with self.sanitize_errors():
-            self.array = np.load(Path(path).expanduser(), mmap_mode="c", allow_pickle=False)
+            self.array = np.load(file, mmap_mode="c", allow_pickle=False)
+            self.mark = writer_of(file)
         is_matrix = self.array.ndim == 2 and self.array.shape[1] > 0
         if not is_matrix or not np.issubdtype(self.array.dtype, np.floating):
             raise ValueError(
@@ -47,7 +50,7 @@ class NumpyStore(NumberedStore):
             "fortran_order": False,
             "shape": self.array.shape,
         }
-        with atomic_file(path, ours="") as temporary, open(temporary, "wb") as file:
+        with atomic_file(path, ours=mark) as temporary, open(temporary, "wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             for batch in self.batches():
                 mapped = batch_vectors(change(batch)).astype(self.array.dtype)

@@ -140,6 +140,16 @@ def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(
     )
 
 
+@pytest.mark.parametrize("name", ["new.npy", "linked.npy"])
+def test_a_mapped_array_is_told_by_what_it_holds(name: str, tmp_path: Path) -> None:
+    """Through a link, too; other vectors that are saved under its name are not mapped."""
+    (tmp_path / "linked.npy").symlink_to(tmp_path / "new.npy")
+    apply_calibration(CALIBRATION, numpy(tmp_path), str(tmp_path / "new.npy"))
+    assert str(open_store(tmp_path / name).mark).startswith(CALIBRATION.fingerprint)
+    np.save(tmp_path / name, VECTORS)
+    assert open_store(tmp_path / name).mark is None
+
+
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     store = numpy(tmp_path, np.zeros((20_000, 4)))
