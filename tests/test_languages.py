@@ -117,14 +117,23 @@ def test_languages_are_read_off_a_name() -> None:
         "big-run-2.two-column.sw-en.v2-1.tsv": ("sw", "en"),
     }
     assert {name: languages.languages_in_name(name) for name in in_name} == in_name
-    names = ["en.txt", "a/mine.pt_BR.txt.gz", "sw.txt.xz"]
-    assert [languages.language_in_name(name) for name in names] == ["en", "pt-br", "sw"]
+    in_name = {
+        "en.txt": "en",
+        "a/mine.pt_BR.txt.gz": "pt-br",
+        "sw.txt.xz": "sw",
+        "pt-br.txt": "pt-br",
+        "de-DE.txt": "de-de",
+        "en-FR.txt": "en-fr",
+        "zh-hant.txt": "zh-hant",
+    }
+    assert {name: languages.language_in_name(name) for name in in_name} == in_name
     ambiguous = ["my-words.tsv", "words.en-pt-br.tsv", "my-to.en-fr.tsv"]
     for name in (*ambiguous, "mined.tsv", "words.en-xx.tsv", "X.en-zh_Hant_TW.tsv"):
         with pytest.raises(ValueError, match=name):
             languages.languages_in_name(name)
-    with pytest.raises(ValueError, match=r"words\.txt"):
-        languages.language_in_name("words.txt")
+    for name in ("words.txt", "en-fr.txt", "questions.de_en.txt", "fr-vi.txt.gz"):
+        with pytest.raises(ValueError, match=name):
+            languages.language_in_name(name)
 
 
 def test_texts_are_identified_and_wrong_labels_found() -> None:

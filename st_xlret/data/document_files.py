@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from st_xlret.data import beir, reading
+from st_xlret.data import reading
 from st_xlret.data.cells import read_tabbed_table, read_table
 from st_xlret.data.reading import BadLines, DataError
-from st_xlret.languages import LABEL_FIELDS, check_language, find_fields, several_names
+from st_xlret.languages import LABEL_FIELDS, check_named_language, find_fields, several_names
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
 """Records with the numbers of their last lines."""
@@ -53,7 +53,7 @@ def language_in_name_or_none(file: Path) -> str | None:
     """
     name = file.name.partition(".")[0]
     with suppress(ValueError):
-        return check_language(re.sub(r"_rom$", "-latn", name))
+        return check_named_language(re.sub(r"_rom$", "-latn", name), file)
     return None
 
 
@@ -87,7 +87,7 @@ def read_records(file: Path, column: str | None, bad_lines: BadLines) -> Iterato
     elif kind in ("txt", "md"):
         yield from _text_file_records(file, bad_lines)
     elif kind in ("jsonl", "json"):
-        yield from _json_records(file, bad_lines)
+        yield from reading.read_jsonl(file, bad_lines)
     else:
         raise DataError(f"in no format of documents, which are {FORMATS}", file)
 
@@ -102,14 +102,6 @@ def _parquet_records(file: Path) -> Iterator[tuple[int, Any]]:
                 yield number, row
     except (OSError, KeyError, pa.ArrowException) as error:
         raise DataError(f"no Parquet file that can be read ({error})", file) from error
-
-
-def _json_records(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:
-    for number, record in reading.read_jsonl(file, bad_lines):
-        text = record.get("text")
-        if beir.is_corpus(file) and isinstance(text, str) and not text.strip():
-            record["text"] = record.get("title") or text  # as `evaluate` embeds both
-        yield number, record
 
 
 def _table_records(

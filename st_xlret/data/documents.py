@@ -143,8 +143,8 @@ def read_documents(
         language: Language of texts that name none; "und" if it does not matter. By default it is
             identified, and text files of a folder are read only if they are named after one, or it
             has nothing else.
-        unit: What the texts of a document are. By default documents of BEIR folders, and sentences
-            of other sources.
+        unit: What the texts of a document are. By default documents of BEIR folders, which are
+            title and text, and sentences of other sources.
         column: Field of the text, if it is not one of `TEXT_FIELDS`; of a table without names, its
             number from 1.
         bad_lines: What to do about bad lines.
@@ -222,14 +222,17 @@ class _DocumentSources:
     def _documents_of(
         self, source: str, records: Records, unit: Unit | None, bad_lines: BadLines
     ) -> Iterator[Document]:
-        default: Unit = "document" if beir.is_corpus(Path(source)) else "sentence"
+        is_corpus = beir.is_corpus(Path(source))
+        unit = unit or ("document" if is_corpus else "sentence")
         is_one_of_several = len(self.files) + len(self._collections) > 1
         labelled = _with_labels(records, _languages_of_folders(Path(source)))
         if self.language in (None, UNKNOWN):
             labelled = warn_of_unread_labels(labelled, source, "languages are identified")
         for line, record in labelled:
             try:
-                code, texts = self._language_and_texts(record, unit or default)
+                if is_corpus:
+                    record = beir.with_title(record, is_whole=unit == "document")
+                code, texts = self._language_and_texts(record, unit)
             except ValueError as error:
                 bad_lines(str(error), source, line)
                 continue

@@ -60,12 +60,12 @@ def texts_table(rows: Iterable[TextRow]) -> Dataset:
 
 
 def full_texts(table: Dataset) -> list[str]:
-    """What is encoded: title and text, joined with a space as in BEIR and mteb."""
+    """What is encoded of each."""
     if "title" not in table.column_names:
         return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
     titles = table["title"][:]
     texts = table["text"][:]
-    return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
+    return list(map(beir.whole_text, titles, texts))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from st_xlret.languages.labels import (
     unread_label_field,
     warn_of_unread_labels,
 )
-from st_xlret.languages.names import language_in_name, languages_in_name
+from st_xlret.languages.names import check_named_language, language_in_name, languages_in_name
 
 __all__ = [
     "LABEL_FIELDS",
@@ -48,6 +48,7 @@ __all__ = [
     "LanguageIdentifier",
     "check_language",
     "check_languages",
+    "check_named_language",
     "find_fields",
     "find_language",
     "has_fields",

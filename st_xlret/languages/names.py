@@ -1,5 +1,6 @@
 """The languages that files are named after."""
 
+from locale import locale_alias
 from pathlib import Path
 
 from st_xlret.files import PathLike
@@ -44,9 +45,20 @@ def _pairs_of_codes(text: str) -> list[tuple[str, str]]:
 def language_in_name(path: PathLike) -> str:
     """Read the language in a file name such as `en.txt` or `mine.pt-BR.txt`.
 
-    A `ValueError` refuses a name with none.
+    A `ValueError` refuses a name with none, or with two, as `en-fr.txt`.
     """
     name = unpacked_name(path)
     before_ending, _, _ = name.rpartition(".")
     _, _, code = before_ending.rpartition(".")
+    return check_named_language(code, path)
+
+
+def check_named_language(code: str, path: PathLike) -> str:
+    """The normal form of a code in the name of a file, as of `check_language`.
+
+    `en-fr` is a pair; `pt-br` is known as the language of a region, and `en-FR` is spelled as one.
+    """
+    is_known = code.replace("-", "_") in locale_alias
+    if code.islower() and _pairs_of_codes(code.replace("_", "-")) and not is_known:
+        raise ValueError(f"{path} is named after two languages, {code}")
     return check_language(code, where=str(path))

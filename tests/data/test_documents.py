@@ -11,6 +11,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 from st_xlret.data import DataError, read_documents
+from st_xlret.evaluation.pools import full_texts, read_beir
 from tests.data.files import load, questions, read, rows, write_jsonl, write_text
 
 EN, FR = "The cat sleeps. The dog does not.", "Le chat dort. Le chien ne dort pas."
@@ -221,14 +222,23 @@ def test_units_and_names(tmp_path: Path) -> None:
     )
 
 
-def test_a_beir_document_is_whole_and_its_title_without_a_text(tmp_path: Path) -> None:
-    lines = [
-        {"title": "A title.", "text": text, "language": "en"} for text in ("", " ", "One. Two.")
-    ]
+def test_a_document_of_beir_is_title_and_text_as_the_benchmark_embeds_it(tmp_path: Path) -> None:
+    titles = ["A title.", "A title.", "A title.", "", None]
+    bodies = ["", " ", "One. Two.", "One.", "Two."]
+    lines = []
+    for number, (title, text) in enumerate(zip(titles, bodies, strict=True)):
+        lines.append({"_id": f"d{number}", "Title": title, "text": text, "language": "en"})
     file = write_jsonl(tmp_path / "corpus.jsonl", lines)
-    assert [text for _, text in texts(tmp_path)] == ["A title.", "A title.", "One. Two."]
+    whole = ["A title.", "A title.", "A title. One. Two.", "One.", "Two."]
+    assert [text for _, text in texts(tmp_path)] == whole
+    write_jsonl(tmp_path / "queries.jsonl", [{"_id": "q", "text": "Which?", "language": "en"}])
+    write_text(tmp_path / "qrels" / "test.tsv", "q\td1\t1\n")
+    assert full_texts(read_beir(tmp_path).corpus) == whole
+
+    sentences = ["A title.", "A title.", "One.", "Two.", "One.", "Two."]
+    assert [text for _, text in texts(tmp_path, unit="sentence")] == sentences
     pages = texts(file.rename(tmp_path / "wiki.jsonl"))
-    assert [text for _, text in pages] == ["One.", "Two."], "a redirect has no text"
+    assert [text for _, text in pages] == sentences[2:], "a redirect has no text"
 
 
 def test_cc100_has_blank_lines_between_documents(
