@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
-from st_xlret.data.reading import BadLines, DataError, is_header, read_lines
+from st_xlret.data.pair_files import rows_below_header
+from st_xlret.data.reading import BadLines, DataError
 from st_xlret.data.texts import clean_text
 from st_xlret.data.words import fold_text, word_splitter
 from st_xlret.files import PathLike
@@ -92,14 +94,11 @@ def read_dictionary(
 
 def _entries_of_file(file: str, bad_lines: BadLines) -> dict[tuple[str, str], None]:
     entries: dict[tuple[str, str], None] = {}
-    languages = languages_in_name(file)
-    for number, line in read_lines(file, bad_lines):
-        cells = line.split("\t") if "\t" in line else line.split()
-        words = list(map(clean_text, cells))
-        if number == 1 and is_header(words[-2:], languages, file):
-            continue
-        problem = _problem_of(words, line)
+    for number, cells in rows_below_header(Path(file), languages_in_name(file), bad_lines):
+        words = list(map(clean_text, cells if len(cells) > 1 else cells[0].split()))
+        problem = _problem_of(words)
         if problem:
+            line = "\t".join(cells)
             bad_lines(f"{problem}: {line[:80]!r}", file, number)
         else:
             source, target = words
@@ -107,9 +106,9 @@ def _entries_of_file(file: str, bad_lines: BadLines) -> dict[tuple[str, str], No
     return entries
 
 
-def _problem_of(words: list[str], line: str) -> str | None:
+def _problem_of(words: list[str]) -> str | None:
     if len(words) != 2 or not all(words):
         return "expected two columns with a tab (words: a space) between them"
-    if "\ufffd" in line:
+    if any("\ufffd" in word for word in words):
         return "a replacement character: once read in a wrong encoding"
     return None

@@ -118,13 +118,14 @@ def pairs_of_file(file: Path, bad_lines: BadLines) -> Iterator[Pair]:
     if not name.endswith((".tsv", ".txt")):
         raise DataError(f"in no format of parallel sentences, which are {FORMATS}", file)
     languages = languages_in_name(file)
-    cells = _numbered_cells(file, languages, bad_lines)
+    cells = rows_below_header(file, languages, bad_lines)
     return parse_entries(cells, partial(_pair_of_cells, languages=languages), file, bad_lines)
 
 
-def _numbered_cells(
+def rows_below_header(
     file: Path, languages: tuple[str, str], bad_lines: BadLines
 ) -> Iterator[tuple[int, list[str]]]:
+    """The numbers and cells of the lines of a table, whose first line may name its columns."""
     for number, cells in _rows_of(file, bad_lines):
         if number == 1 and is_header(cells[-2:], languages, file):
             continue

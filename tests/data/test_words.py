@@ -253,6 +253,15 @@ def test_dictionaries_are_read_packed_or_not(tmp_path: Path, name: str) -> None:
             read_dictionary(others)
 
 
+def test_a_dictionary_has_the_quotes_that_pairs_have(tmp_path: Path) -> None:
+    lines = ['"dog"\t"Hund"', '"12"" disk"\tScheibe', '"ice\tcream"\tEis']
+    quoted = write_text(tmp_path / "quoted.en-de.tsv", "\n".join(lines))
+    expected = [("dog", "Hund"), ('12" disk', "Scheibe"), ("ice cream", "Eis")]
+    assert read_dictionary(quoted).entries == expected
+    plain = write_text(tmp_path / "plain.en-de.tsv", 'dog\tHund\n12"\t"groß"\n')
+    assert read_dictionary(plain).entries == [("dog", "Hund"), ('12"', '"groß"')]
+
+
 def test_the_wrong_direction_is_noticed() -> None:
     entries = [(f"sun{i}", f"солнце{i}") for i in range(12)]
     dictionary = Dictionary("en", "ru", entries, "words.en.tsv")
