@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from st_xlret.commands import check_counts, check_options
 from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
-from st_xlret.languages import UNKNOWN
+from st_xlret.languages import UNKNOWN, check_language
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Arguments:
     source: str = option(None, "Texts in one language: a file, a folder or a data set.")
     target: str = option(None, "Texts in the other language.")
     model: str = option(None, "The encoder: a folder or a name on the Hub.")
-    output: str = option(None, "File of the pairs, new or mined before: .jsonl, or else a table.")
+    output: str = option(None, "File of the pairs, new or mined before: .tsv or .jsonl.")
     source_language: str | None = option(
-        None, "Language of the source, for a model with a map per language."
+        None, "Language of the source, for a model with a map per language and for .jsonl."
     )
     target_language: str | None = option(None, "The same for the target.")
     margin: Literal["ratio", "distance", "absolute", "csls"] = option(
@@ -61,10 +61,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     words = name_leading_words(arguments, "source", "target")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "source", "target", "model", "output")
+    output = Path(options.output)
+    if output.suffix not in (".tsv", ".jsonl"):
+        raise ValueError(f"--output {output}: pairs are written to FILE.tsv or FILE.jsonl")
+    check_counts(options, "k", "batch_size")
     from st_xlret.hub.loading import load_model
 
-    output = Path(options.output)
-    check_counts(options, "k", "batch_size")
     work = WorkFolder(output, options.embedding_cache)
     with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
         sources = _distinct_texts(options.source)
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
         model = load_model(options.model, options.device)
         pairs = _mine(model, sources, targets, options, work)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
-            for line in _lines(pairs, sources, targets, options.output.endswith(".jsonl")):
+            for line in _lines(pairs, sources, targets, options):
                 file.write(f"{line}\n")
     work.remove()
     print(f"{len(pairs.scores)} pairs in {output}")
@@ -127,15 +129,19 @@ def _cached_vectors(
 
 
 def _lines(
-    pairs: MinedPairs, sources: Sequence[str], targets: Sequence[str], is_jsonl: bool
+    pairs: MinedPairs, sources: Sequence[str], targets: Sequence[str], options: Arguments
 ) -> Iterator[str]:
-    """A line for each pair, of JSON or of a table."""
+    """A line for each pair, of JSON, with the languages that are named, or of a table."""
+    languages = {}
+    for name in ("source_language", "target_language"):
+        if getattr(options, name) is not None:
+            languages[name] = check_language(getattr(options, name))
     columns = [column.tolist() for column in pairs]
     for score, one, other in zip(*columns, strict=True):
         source = sources[one]
         target = targets[other]
-        if is_jsonl:
-            pair = {"score": score, "source": source, "target": target}
+        if options.output.endswith(".jsonl"):
+            pair = {"score": score, "source": source, "target": target, **languages}
             yield json.dumps(pair, ensure_ascii=False)
         else:
             yield f"{score:.6f}\t{source}\t{target}"

@@ -5,6 +5,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands import main
+from st_xlret.data import load_pairs
 from tests.training_scripts.scripts import WORDS
 
 
@@ -34,6 +35,24 @@ def test_translations_are_mined_best_first(
     )
     shown = sorted(path.name for path in tmp_path.glob("[!.]*"))
     assert shown == ["en.txt", "fr.txt", output.name]
+
+
+def test_mined_json_lines_are_pairs_of_the_languages_named(
+    tmp_path: Path, model: Path, lines: list[str]
+) -> None:
+    output = str(tmp_path / "pairs.jsonl")
+    languages = ["--source_language", "eng", "--target_language", "fr"]
+    main(["mine", *lines, "--model", str(model), "--output", output, *languages])
+    pairs = load_pairs(output, languages=["en", "fr"], min_score=0, cache_dir=tmp_path / "kept")
+    assert sorted(zip(pairs["source"], pairs["target"], strict=True)) == sorted(
+        zip(*WORDS.values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["pairs.tsv.gz", "pairs.csv", "pairs", "pairs.jsonl.gz"])
+def test_a_name_of_another_format_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SystemExit, match=rf"{name}.*FILE\.tsv or FILE\.jsonl"):
+        main(["mine", "a.txt", "b.txt", "--model", "m", "--output", str(tmp_path / name)])
 
 
 def test_kept_embeddings_are_those_of_these_texts(
