@@ -62,7 +62,7 @@ class _Known:
         nearest = get_close_matches(name, self.fields, n=1, cutoff=_ALIKE)
         if nearest:
             advice = f"the nearest is --{nearest[0]}; {advice}"
-        raise ValueError(f"{place}{self.program} has no option --{name}: {advice}")
+        raise ValueError(f"{place}{self.program} has no option --{name}; {advice}")
 
     def is_list(self, name: str) -> bool:
         """Whether an option takes several values."""

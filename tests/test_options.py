@@ -165,9 +165,9 @@ def test_a_tilde_is_the_home_folder_but_in_texts(
         (["--rates", '{"a": [1e400]}'], "--rates: 1e400 is no finite number"),
         (["--rates", ' [{"a": 1, "a": 2}]'], "--rates: a name stands twice among a, a"),
         (["--rates", '{"a": NaN}'], "--rates: NaN is no finite number"),
-        (["--what"], "no option --what: --help lists all"),
-        (["--my_tok=hf_abc"], "no option --my_tok: the nearest is --my_token"),
-        (["--no-in-orders"], "no option --no_in_orders: the nearest is --no_in_order"),
+        (["--what"], "no option --what; --help lists all"),
+        (["--my_tok=hf_abc"], "no option --my_tok; the nearest is --my_token"),
+        (["--no-in-orders"], "no option --no_in_orders; the nearest is --no_in_order"),
     ],
 )
 def test_what_cannot_be_is_named(words: list[str], named: str) -> None:
@@ -178,7 +178,7 @@ def test_what_cannot_be_is_named(words: list[str], named: str) -> None:
 
 def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
     with program_name("st-xlret train ccp"):
-        with pytest.raises(ValueError, match="^st-xlret train ccp has no option --modes: .*--mode"):
+        with pytest.raises(ValueError, match="^st-xlret train ccp has no option --modes; .*--mode"):
             parse([Options], ["--modes"])
         with pytest.raises(SystemExit):
             parse([Options], ["--help"])
@@ -192,7 +192,7 @@ def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
         ("count: 12:30", "line 1: argument --count.*12:30"),
         ("mode: medium", "line 1: argument --mode.*medium"),
         ("count: [1, 2]", "'2'"),
-        ("count: 1\n\ncounts: 1", "line 3: .*no option --counts: the nearest is --count"),
+        ("count: 1\n\ncounts: 1", "line 3: .*no option --counts; the nearest is --count"),
         ("count: 1\ncount: 2", "line 2: count is given twice"),
         ("count: 1\nrates: {a: 1, b: 2, a: 3}", "line 2: a name stands twice among a, b, a"),
         ("rates: {a: {b: 1, b: 2}}", "line 1: a name stands twice among b, b"),

@@ -60,7 +60,8 @@ SHOWN = [
     "max_tokens=5, a token: 3, pad_token_id: 0",
     "secretary: Mrs Dalloway",
     "--hub_token is given twice",
-    "no option --my_tok: the nearest is --my_token",
+    "no option --push_to_hub_token; the nearest is --hub_token",
+    "no option --password; --help lists all",
     "the field 'token' is missing",
 ]
 

@@ -22,6 +22,8 @@ COMMANDS = {
 }
 """Name of each command and what it does: `main` of the module of its name."""
 
+_NO_READER = 141  # the status of a Unix program whose output nobody reads
+
 # NumPy's threads always wait actively; `search` has large products for them.
 _WITH_ONE_NUMPY_THREAD = ("calibrate", "report")
 
@@ -67,6 +69,10 @@ def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
     try:
         with _warnings_in_a_line():
             import_module(f"st_xlret.commands.{name}").main(arguments, prog=prog)
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has what it wanted, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_NO_READER)
     except (ValueError, OSError, ImportError, ArithmeticError) as error:
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt as stop:

@@ -190,9 +190,8 @@ class _Maps:
         for code, route in routes.items():
             maps[route] = [_dense_layer(self.documents, code)]
         default = self.default_language or self.documents.pivot or languages[0]
-        default_route = routes.get(
-            language_form(default), default
-        )  # the host refuses one that is no route
+        # The host refuses one that is no route.
+        default_route = routes.get(language_form(default), default)
 
         # `encode_query` and `encode_document` need routes of their own.
         tasks: dict[tuple[str | None, str | tuple[str, ...] | None], str] = {

@@ -313,11 +313,12 @@ def run_script(main: Callable[[], Any]) -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         main()
-    except (ImportError, ValueError, OSError, RuntimeError) as error:
-        # The host's RuntimeError of a tracker that is not installed has a way out; others are
+    except (ImportError, ValueError, OSError, RuntimeError, TypeError) as error:
+        # A tracker of the host that is not installed, and a name in --loss_options; others are
         # faults.
-        if isinstance(error, RuntimeError) and "install" not in str(error):
-            raise
+        for kind, words in ((RuntimeError, "install"), (TypeError, "unexpected keyword argument")):
+            if isinstance(error, kind) and words not in str(error):
+                raise
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt:
         sys.exit("stopped")

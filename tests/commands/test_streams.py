@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
 
 import pytest
@@ -37,3 +39,13 @@ def test_json_is_json_on_any_console(encoding: str, monkeypatch: pytest.MonkeyPa
     print_json(value)
     sys.stdout.flush()
     assert json.loads(written.getvalue().decode(encoding)) == value
+
+
+def test_a_reader_that_has_enough_ends_a_command_quietly() -> None:
+    script = "from st_xlret.commands import main; main(['train'])"
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as output:
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, stdout=output, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")

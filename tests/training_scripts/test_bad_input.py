@@ -1,5 +1,6 @@
 """What cannot work is named before anything is trained or lost."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_what_cannot_work_is_refused_before_training(
         not list((tmp_path / "run").rglob("*.safetensors"))
         and not (tmp_path / "run" / "results.json").exists()
     )
+
+
+@pytest.mark.parametrize("options", [{"wieght": 2}, {"batches": {"language_smothing": 1}}])
+def test_an_argument_that_a_loss_does_not_have_is_named(options: dict, train: Runner) -> None:
+    of_losses = json.dumps({"ccp": options}, separators=(",", ":"))
+    with pytest.raises(SystemExit, match="^error: .*(CCPLoss.*'wieght'|'language_smothing')$"):
+        run_script(lambda: train("ccp", "--max_steps 1 --loss_options", of_losses))
 
 
 def test_bad_lines_are_named_or_skipped(train: Runner, tmp_path: Path) -> None:
