@@ -227,7 +227,7 @@ def test_a_document_of_beir_is_title_and_text_as_the_benchmark_embeds_it(tmp_pat
     bodies = ["", " ", "One. Two.", "One.", "Two."]
     lines = []
     for number, (title, text) in enumerate(zip(titles, bodies, strict=True)):
-        lines.append({"_id": f"d{number}", "Title": title, "text": text, "language": "en"})
+        lines.append({"_id": f"d{number}", "Title": title, "TEXT": text, "language": "en"})
     file = write_jsonl(tmp_path / "corpus.jsonl", lines)
     whole = ["A title.", "A title.", "A title. One. Two.", "One.", "Two."]
     assert [text for _, text in texts(tmp_path)] == whole
