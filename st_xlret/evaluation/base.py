@@ -350,8 +350,6 @@ def _calibrated(
 ) -> Tensor:
     """Vectors, each mapped by the calibration of its language."""
     with torch.inference_mode():
-        if calibration.normalize:
-            vectors = torch.nn.functional.normalize(vectors)
         for code in dict.fromkeys(codes):
             rows = [row for row, other in enumerate(codes) if other == code]
             vectors[rows] = calibration.transform(vectors[rows], code).float()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from sentence_transformers.base.modules import Module
 from torch import Tensor
 
@@ -129,14 +130,19 @@ class CalibrationLayer(Module):
     def transform(self, embeddings: Tensor, language: str | None = None) -> Tensor:
         """Map embeddings (..., d), a tensor or a NumPy array, of one language.
 
-        They are not scaled to unit length.
+        They are scaled to unit length, before and after, if the layer has `normalize`.
         """
         embeddings = torch.as_tensor(embeddings)
         matrix, offset = self._matrix_and_offset(language)
+        if self.normalize:
+            embeddings = F.normalize(embeddings, dim=-1)
         basis = self.basis.to(embeddings)
         matrix = matrix.to(embeddings)
         offset = offset.to(embeddings)
-        return embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
+        mapped = embeddings + (embeddings @ basis @ matrix.T + offset) @ basis.T
+        if self.normalize:
+            return F.normalize(mapped, dim=-1)
+        return mapped
 
     def forward(
         self, features: dict[str, Any], language: str | None = None, **kwargs: Any

@@ -120,11 +120,17 @@ def test_a_calibration_that_maps_queries_apart_is_refused() -> None:
         run(f"{LAREQA} --calibration queries")
 
 
-def test_a_calibration_may_normalise_first() -> None:
-    calibration = CalibrationLayer(32, normalize=True)
-    evaluator = TatoebaEvaluator({"de": (["sun"], ["moon"])}, calibration=calibration)
-    vectors = evaluator.embed_texts(tiny.transformer(), ["sun moon", "star"], ["en", "en"])
-    np.testing.assert_allclose(vectors.norm(dim=1), 1, atol=1e-6)
+@pytest.mark.parametrize("steps", [("lsar",), ("shift",)])
+def test_texts_are_mapped_as_stored_vectors_are(steps: tuple[str, ...]) -> None:
+    generator = np.random.default_rng(0)
+    clouds = {code: generator.normal(place, 1, (60, 32)) for place, code in enumerate(("de", "en"))}
+    calibration = VectorCalibration.fit(clouds, steps=steps)
+    evaluator = TatoebaEvaluator({"de": (["sun"], ["moon"])}, calibration=calibration.layer())
+    model = tiny.transformer()
+    texts = ["sun moon", "star"]
+    mapped = evaluator.embed_texts(model, texts, ["en", "de"])
+    expected = calibration.transform(model.encode(texts), "document", ["en", "de"])
+    np.testing.assert_allclose(mapped, expected, atol=1e-5)
 
 
 def test_scores_are_written_where_nobody_reads_what_is_printed(
