@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from benchmarks import measuring
 from benchmarks.measuring import Comparison, Step
-from st_xlret.calibration import fit_and_compare
+from st_xlret.calibration import FitOptions, fit_and_compare
 
 LANGUAGES = 11
 TEXTS = 300
@@ -42,7 +42,7 @@ def compare_thin(dimension: int) -> Step:
     clouds = make_clouds(dimension)
 
     def run() -> None:
-        _, comparison = fit_and_compare(clouds, strength="auto", keep_mean=0.25)
+        _, comparison = fit_and_compare(clouds, options=FitOptions(keep_mean=0.25))
         comparison.after.score()
 
     return run

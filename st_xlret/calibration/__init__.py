@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.bias import LanguageBias as LanguageBias
     from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
     from st_xlret.calibration.bias import measure_language_bias as measure_language_bias
+    from st_xlret.calibration.checks import FitOptions as FitOptions
     from st_xlret.calibration.choose import fit_and_compare as fit_and_compare
     from st_xlret.calibration.embedding import embed_by_language as embed_by_language
     from st_xlret.calibration.embedding import embed_pairs as embed_pairs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.rotation import procrustes as procrustes
     from st_xlret.calibration.rotation import unsupervised_rotation as unsupervised_rotation
     from st_xlret.calibration.sampling import Sample as Sample
-    from st_xlret.calibration.sampling import sample_questions as sample_questions
+    from st_xlret.calibration.sampling import sample_queries as sample_queries
     from st_xlret.calibration.sampling import sample_texts as sample_texts
     from st_xlret.calibration.steps import STEPS as STEPS
     from st_xlret.calibration.vectors import VectorCalibration as VectorCalibration
@@ -31,13 +32,14 @@ _MODULES = {
     "LanguageBias": "st_xlret.calibration.bias",
     "measure_calibrations": "st_xlret.calibration.bias",
     "measure_language_bias": "st_xlret.calibration.bias",
+    "FitOptions": "st_xlret.calibration.checks",
     "fit_and_compare": "st_xlret.calibration.choose",
     "judged_recall": "st_xlret.calibration.judged",
     "Sample": "st_xlret.calibration.sampling",
     "calibrate": "st_xlret.calibration.model",
     "embed_pairs": "st_xlret.calibration.embedding",
     "embed_by_language": "st_xlret.calibration.embedding",
-    "sample_questions": "st_xlret.calibration.sampling",
+    "sample_queries": "st_xlret.calibration.sampling",
     "sample_texts": "st_xlret.calibration.sampling",
     "Comparison": "st_xlret.calibration.report",
     "mean_csls_criterion": "st_xlret.calibration.rotation",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,14 +12,16 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from st_xlret.calibration.choose import QUERIES
 from st_xlret.calibration.sampling import Texts
 from st_xlret.data.rows import by_language as pairs_by_language
-from st_xlret.encoding import embeds_roles_apart, encode
+from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
 from st_xlret.modules.encoders import before_normalize
 
 if TYPE_CHECKING:
     from st_xlret.columns import Role
+
+AS_QUERIES = 100
+"""Texts of each language that are embedded as queries too, at most: to compare calibrations."""
 
 _POOLED = 500  # texts whose pooled vectors are measured
 
@@ -61,12 +63,13 @@ class SampleVectors(NamedTuple):
 
     Attributes:
         documents: Language -> (n, d).
-        queries: Language -> vectors of the first texts as queries; None if they are the same.
+        as_queries: Language -> vectors (m, d) of the first texts as queries; None if they are the
+            same.
         pooled: Some of the rows that the model normalises at its end, by role; None without that.
     """
 
     documents: dict[str, Tensor]
-    queries: dict[str, Tensor] | None
+    as_queries: dict[str, Tensor] | None
     pooled: dict[Role, Tensor] | None = None
 
 
@@ -76,7 +79,7 @@ class RoleEncoder:
 
     Attributes:
         model: The encoder.
-        prompts: What is put before the texts of each role.
+        prompts: The text that is put before those of each role, not a name of one.
         batch_size: As `encode` takes it, like `precision`.
     """
 
@@ -85,6 +88,22 @@ class RoleEncoder:
     batch_size: int = 64
     precision: str = "auto"
     show_progress_bar: bool = True
+
+    @classmethod
+    def of_model(
+        cls,
+        model: SentenceTransformer,
+        *,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+        **how: Any,
+    ) -> RoleEncoder:
+        """The encoder of a model with prompts as `role_prompt` takes them, by default its own."""
+        prompts: dict[Role, str] = {
+            "query": role_prompt(model, "query", query_prompt),
+            "document": role_prompt(model, "document", document_prompt),
+        }
+        return cls(model, prompts, **how)
 
     def embed(self, texts: Texts, role: Role) -> dict[str, Tensor]:
         """Language -> the vectors (n, d) of its texts in a role."""
@@ -98,20 +117,14 @@ class RoleEncoder:
             show_progress_bar=self.show_progress_bar,
         )
 
-    def embed_first_as_queries(self, texts: Texts) -> dict[str, Tensor] | None:
-        """The first texts of each language as queries.
-
-        It is None where a query is embedded like a document.
-        """
-        if not embeds_roles_apart(self.model, self.prompts["query"], self.prompts["document"]):
-            return None
-        count = min(QUERIES, *map(len, texts.values()))
-        first = {code: part[:count] for code, part in texts.items()}
-        return self.embed(first, "query")
-
     def embed_sample(self, texts: Texts) -> SampleVectors:
         """The texts as documents, and the first ones as queries."""
-        return SampleVectors(self.embed(texts, "document"), self.embed_first_as_queries(texts))
+        documents = self.embed(texts, "document")
+        if not embeds_roles_apart(self.model, self.prompts["query"], self.prompts["document"]):
+            return SampleVectors(documents, None)
+        count = min(AS_QUERIES, *map(len, texts.values()))
+        first = {code: part[:count] for code, part in texts.items()}
+        return SampleVectors(documents, self.embed(first, "query"))
 
     def embed_sample_and_pooled(self, texts: Texts) -> SampleVectors:
         """The same with rows from before the `Normalize` at the end of the model, if it has one.
@@ -121,27 +134,14 @@ class RoleEncoder:
         before = before_normalize(self.model)
         if before is None:
             return self.embed_sample(texts)
-        documents, queries, _ = replace(self, model=before).embed_sample(texts)
+        documents, as_queries, _ = replace(self, model=before).embed_sample(texts)
         pooled: dict[Role, Tensor] = {
             "document": _few_of_each(documents),
-            "query": _few_of_each(queries or documents),
+            "query": _few_of_each(as_queries or documents),
         }
-        if queries is not None:
-            queries = _unit_rows(queries)
-        return SampleVectors(_unit_rows(documents), queries, pooled)
-
-    def embed_pairs(
-        self, pairs: Dataset, pivot: str, languages: Sequence[str]
-    ) -> dict[str, tuple[Tensor, Tensor]]:
-        """As the function `embed_pairs`: in float32, without prompts."""
-        return embed_pairs(
-            self.model,
-            pairs,
-            pivot=pivot,
-            languages=languages,
-            batch_size=self.batch_size,
-            show_progress_bar=self.show_progress_bar,
-        )
+        if as_queries is not None:
+            as_queries = _unit_rows(as_queries)
+        return SampleVectors(_unit_rows(documents), as_queries, pooled)
 
 
 def embed_pairs(

@@ -6,30 +6,27 @@ Texts are drawn and embedded, and the calibration becomes a part of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration.checks import check_steps
-from st_xlret.calibration.choose import QUESTIONS, fit_and_compare
-from st_xlret.calibration.embedding import RoleEncoder
-from st_xlret.calibration.panels import embed_weak_languages, fit_one_language
+from st_xlret.calibration.checks import MIN_TEXTS, FitOptions, Strength
+from st_xlret.calibration.embedding import RoleEncoder, embed_pairs
+from st_xlret.calibration.panels import fit_sample
 from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.sampling import (
-    sample_questions,
+    Sample,
+    Texts,
+    sample_queries_to_fit,
     sample_texts,
-    usual_texts_per_language,
 )
 from st_xlret.calibration.vectors import VectorCalibration
-from st_xlret.encoding import role_prompt
+from st_xlret.columns import Role
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.export import check_routes, export
 from st_xlret.hub.loading import load_model
-
-if TYPE_CHECKING:
-    from st_xlret.columns import Role
 
 
 def calibrate(
@@ -41,12 +38,12 @@ def calibrate(
     phrases: bool = True,
     pairs: Dataset | None = None,
     queries_only: bool = False,
-    strength: float | Literal["auto"] = "auto",
+    strength: Strength = "auto",
     pivot: str = "en",
     keep_mean: float | None = None,
     languages: Sequence[str] | None = None,
     texts_per_language: int | None = None,
-    min_texts: int = 20,
+    min_texts: int = MIN_TEXTS,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
     batch_size: int = 64,
@@ -69,7 +66,7 @@ def calibrate(
             steps, else 1 500) and `min_texts` are.
         steps: These, `queries_only`, `pivot` and `keep_mean` are those of
             [`VectorCalibration.fit`][st_xlret.VectorCalibration].
-        queries: Questions without labels, as for `sample_questions`, for maps of queries of their
+        queries: Questions without labels, as for `sample_queries`, for maps of queries of their
             own; with `"lsar"` and `queries_only` a few in any languages, which join the fit.
         phrases: Whether `"lsar"` alone also takes out what 105 phrases in 21 languages that most
             encoders know badly have in common, embedded as queries. Questions in languages that
@@ -109,92 +106,98 @@ def calibrate(
         >>> calibrated.encode_document(["big red", "rouge"]).shape
         (2, 6)
     """
-    check_steps(
-        steps,
-        strength,
+    options = FitOptions(
+        steps=tuple(steps),
         queries_only=queries_only,
-        apart=queries is not None,
-        pairs=pairs is not None,
+        pivot=pivot,
+        keep_mean=keep_mean,
+        min_texts=min_texts,
+        normalize=False,
+        seed=seed,
     )
-    is_lsar = list(steps) == ["lsar"]
-    has_one_map_of_queries = queries_only and is_lsar
-    count = texts_per_language or usual_texts_per_language(steps)
+    options.check(strength, has_queries=queries is not None, has_pairs=pairs is not None)
+    count = texts_per_language or options.usual_texts
     sample = sample_texts(
         texts,
         languages=languages,
         texts_per_language=count,
         min_texts=min_texts,
-        min_languages=1 if has_one_map_of_queries else 2,
+        min_languages=options.min_languages,
         seed=seed,
     )
-    questions = None
-    if queries is not None:
-        fewest = min(min_texts, QUESTIONS) if has_one_map_of_queries else min_texts
-        questions = sample_questions(
-            queries,
-            None if has_one_map_of_queries else list(sample),
-            texts_per_language=count,
-            min_texts=fewest,
-            seed=seed,
-        )
-
-    original = load_model(model) if isinstance(model, str) else model
-    check_routes(original, by_language=not is_lsar)
-    prompts: dict[Role, str] = {
-        "query": role_prompt(original, "query", query_prompt),
-        "document": role_prompt(original, "document", document_prompt),
-    }
-    encoder = RoleEncoder(original, prompts, batch_size, precision, show_progress_bar)
-    parallel = None
-    if pairs is not None:
-        others = [code for code in sample if code != pivot]
-        parallel = encoder.embed_pairs(pairs, pivot, others)
-    by_language = {code: part.texts for code, part in sample.items()}
-    if is_lsar:
-        vectors = encoder.embed_sample_and_pooled(by_language)
-    else:
-        vectors = encoder.embed_sample(by_language)
-    asked = None if questions is None else encoder.embed(questions, "query")
-    comparison = None
-    if len(sample) == 1:
-        fitted = fit_one_language(
-            encoder,
-            vectors.documents,
-            asked,
-            phrases=phrases,
-            strength=strength,
-            keep_mean=keep_mean,
-            normalize=False,
-        )
-    else:
-        fitted, comparison = fit_and_compare(
-            vectors.documents,
-            vectors.queries,
-            {code: part.documents for code, part in sample.items()},
-            questions=asked,
-            phrases=embed_weak_languages(encoder) if phrases and is_lsar else None,
-            steps=steps,
-            strength=strength,
-            queries_only=queries_only,
-            pivot=pivot,
-            keep_mean=keep_mean,
-            pairs=parallel,
-            min_texts=min_texts,
-            normalize=False,
-            seed=seed,
-        )
+    query_texts = sample_queries_to_fit(queries, list(sample), options, count)
+    encoder = RoleEncoder.of_model(
+        load_model(model) if isinstance(model, str) else model,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+        batch_size=batch_size,
+        precision=precision,
+        show_progress_bar=show_progress_bar,
+    )
+    calibrated, comparison = calibrate_sample(
+        encoder,
+        sample,
+        options,
+        strength,
+        queries=query_texts,
+        phrases=phrases,
+        pairs=pairs,
+        base_model=model if isinstance(model, str) else None,
+    )
     if report is not None and comparison is not None:
         report(comparison)
-    calibrated = _build_in(original, fitted, comparison, vectors.pooled)
-    for role, prompt in prompts.items():
+    return calibrated
+
+
+def calibrate_sample(
+    encoder: RoleEncoder,
+    sample: Mapping[str, Sample],
+    options: FitOptions,
+    strength: Strength,
+    *,
+    queries: Texts | None = None,
+    phrases: bool = True,
+    pairs: Dataset | None = None,
+    base_model: str | None = None,
+) -> tuple[SentenceTransformer, Comparison | None]:
+    """The encoder with a calibration fitted to a sample, and what it does, as `fit_sample` says."""
+    check_routes(encoder.model, by_language=not options.is_lsar)
+    parallel = None
+    if pairs is not None:
+        parallel = embed_pairs(
+            encoder.model,
+            pairs,
+            pivot=options.pivot,
+            languages=list(sample),
+            batch_size=encoder.batch_size,
+            show_progress_bar=encoder.show_progress_bar,
+        )
+    texts = {code: part.texts for code, part in sample.items()}
+    if options.is_lsar:
+        vectors = encoder.embed_sample_and_pooled(texts)
+    else:
+        vectors = encoder.embed_sample(texts)
+    fitted, comparison = fit_sample(
+        vectors.documents,
+        options,
+        strength,
+        encoder=encoder,
+        queries=None if queries is None else encoder.embed(queries, "query"),
+        phrases=phrases,
+        as_queries=vectors.as_queries,
+        ids={code: part.documents for code, part in sample.items()},
+        pairs=parallel,
+    )
+    calibrated = _build_in(encoder.model, fitted, comparison, vectors.pooled)
+    for role, prompt in encoder.prompts.items():
         calibrated.prompts[role] = prompt
     set_card_data(
         calibrated,
         languages=sorted(sample),
-        base_model=model if isinstance(model, str) else None,
-        tags=["calibration", *steps],
+        base_model=base_model,
+        tags=["calibration", *options.steps],
     )
-    return calibrated
+    return calibrated, comparison
 
 
 def _build_in(

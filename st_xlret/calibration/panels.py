@@ -1,4 +1,4 @@
-"""Panels of short texts in other languages, and the fit of documents in one language.
+"""The fit of a sample that an encoder made, which panels of short texts in other languages join.
 
 Both panels are from the Universal Declaration of Human Rights, whose reproduction the Office of
 the United Nations High Commissioner for Human Rights allows.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from st_xlret.calibration.checks import FitOptions, Pairs, Strength, Vectors, check_sample
+from st_xlret.calibration.choose import fit_and_compare
+from st_xlret.calibration.report import Comparison
 from st_xlret.calibration.vectors import VectorCalibration
 
 if TYPE_CHECKING:
@@ -40,52 +44,83 @@ def _read(name: str) -> dict[str, list[str]]:
     return panel
 
 
-def embed_weak_languages(encoder: RoleEncoder) -> dict[str, Tensor]:
-    """The phrases as vectors of one language."""
+def embed_phrases(encoder: RoleEncoder) -> dict[str, Tensor]:
+    """The phrases of weak languages as vectors of one language."""
     rows = encoder.embed(weak_language_phrases(), "query")
     return {"mul": torch.cat(list(rows.values()))}
 
 
-def fit_one_language(
-    encoder: RoleEncoder,
-    documents: Mapping[str, ArrayLike],
-    questions: Mapping[str, ArrayLike] | None = None,
-    *,
-    phrases: bool = True,
-    strength: float | Literal["auto"] = 1.0,
-    keep_mean: float | None = None,
-    normalize: bool = True,
-    metric: str | None = None,
-    model: str | None = None,
-) -> VectorCalibration:
-    """The map of queries that ask a collection in one language, by `"lsar"`.
+class SampleFit(NamedTuple):
+    """A calibration, and what it does at each strength; None where that is not measured."""
 
-    The paragraphs of `panel_paragraphs` stand for documents in other languages. A sample of the
-    documents cannot show what questions gain, so `"auto"` is 1.
+    calibration: VectorCalibration
+    comparison: Comparison | None
+
+
+def fit_sample(
+    documents: Vectors,
+    options: FitOptions,
+    strength: Strength,
+    *,
+    encoder: RoleEncoder | None,
+    queries: Vectors | None = None,
+    phrases: bool = True,
+    as_queries: Vectors | None = None,
+    ids: Mapping[str, ArrayLike] | None = None,
+    pairs: Pairs | None = None,
+    compare: bool = True,
+) -> SampleFit:
+    """Fit a calibration to a sample of documents, and compare it with others.
+
+    Documents in one language get a map of the queries that ask them, if `options.joins_queries`:
+    the paragraphs of `panel_paragraphs` stand for documents in other languages. Such documents
+    cannot show what queries gain: nothing is compared, and `"auto"` is 1.
 
     Args:
-        encoder: What embedded the documents.
-        documents: The language -> its vectors (n, d).
-        questions: Language -> vectors of questions without labels, which join the fit.
-        phrases: Whether `weak_language_phrases` join it.
-        strength: From 0 to 1, or `"auto"`.
-        keep_mean: As the arguments below, that of
-            [`VectorCalibration.fit`][st_xlret.VectorCalibration].
-        normalize: Scale vectors to unit length first.
-        metric: How a store compares the vectors.
-        model: Name of the model that made them.
+        documents: As `queries`, `as_queries`, `ids` and `pairs`, those of `fit_and_compare`.
+        options: How to fit.
+        strength: How strong it is.
+        encoder: What embedded the documents. Without it, as of stored vectors, neither paragraphs
+            nor phrases can join.
+        queries: Queries without labels.
+        phrases: Whether phrases of weak languages join LSAR alone.
+        as_queries: To measure by.
+        ids: To measure by.
+        pairs: For a rotation.
+        compare: Whether to measure other strengths. Without it, `"auto"` is 1.
     """
+    joining_phrases = None
+    if encoder is not None and phrases and options.is_lsar:
+        joining_phrases = embed_phrases(encoder)
+    if len(documents) == 1 and options.joins_queries:
+        documents, options = _with_panel(documents, options, encoder)
+        compare = False
+    if compare:
+        calibration, comparison = fit_and_compare(
+            documents,
+            as_queries,
+            ids,
+            queries=queries,
+            phrases=joining_phrases,
+            pairs=pairs,
+            strength=strength,
+            options=options,
+        )
+        return SampleFit(calibration, comparison)
+    sample = check_sample(documents, queries, joining_phrases, pairs, options)
+    whole_or_given = 1.0 if strength == "auto" else strength
+    return SampleFit(VectorCalibration.of_sample(sample, options, whole_or_given), None)
+
+
+def _with_panel(
+    documents: Vectors, options: FitOptions, encoder: RoleEncoder | None
+) -> tuple[Vectors, FitOptions]:
+    """Documents in one language beside those of the panel, whose languages have few."""
+    if encoder is None:
+        raise ValueError(
+            "the vectors are in one language, and nothing shows what languages differ in: give "
+            "the encoder that they are from by --model, which embeds paragraphs in others"
+        )
     panel = encoder.embed(panel_paragraphs(), "document")
     fewest = min(len(rows) for rows in panel.values())
-    return VectorCalibration.fit(
-        {**panel, **documents},
-        queries=questions,
-        phrases=embed_weak_languages(encoder) if phrases else None,
-        queries_only=True,
-        strength=1.0 if strength == "auto" else strength,
-        keep_mean=keep_mean,
-        min_texts=fewest,
-        normalize=normalize,
-        metric=metric,
-        model=model,
-    )
+    return {**panel, **documents}, replace(options, min_texts=fewest)

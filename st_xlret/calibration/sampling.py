@@ -1,4 +1,4 @@
-"""Texts and questions of each language, drawn at random for a calibration."""
+"""Texts and queries of each language, drawn at random for a calibration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from st_xlret.calibration.steps import OF_MEANS
+from st_xlret.calibration.checks import FitOptions
 from st_xlret.data.beir import queries_of
 from st_xlret.data.document_files import field_names, is_text_file
 from st_xlret.data.documents import Unit, read_documents
@@ -32,12 +32,12 @@ from st_xlret.languages import (
 logger = logging.getLogger(__name__)
 
 _TEXT_COLUMNS = ("text", "sentence", "query", "question")
-_QUESTION_COLUMNS = ("query", "question", "text", "sentence")
+_QUERY_COLUMNS = ("query", "question", "text", "sentence")
 _RECORDS = re.compile(r"\.((nd)?json|csv|tsv|parquet)", re.IGNORECASE)
 
 # Beside the seed of the caller, one for each kind of draw.
 _TEXT_SEED = 29
-_QUESTION_SEED = 31
+_QUERY_SEED = 31
 
 
 Texts = Mapping[str, Sequence[str]]
@@ -71,14 +71,6 @@ class _Place(NamedTuple):
 
     file: int
     document: int
-
-
-def usual_texts_per_language(steps: Sequence[str]) -> int:
-    """Texts of each language that a calibration needs.
-
-    They are 300 for steps that means determine, and 1 500 for others.
-    """
-    return 300 if OF_MEANS.issuperset(steps) else 1500
 
 
 def sample_texts(
@@ -159,37 +151,53 @@ def _languages_with_enough(
     return {code: part for code, part in drawn.items() if code not in few}
 
 
-def sample_questions(
-    questions: Any,
+def sample_queries(
+    queries: Any,
     languages: Sequence[str] | None,
     *,
     texts_per_language: int = 1500,
     min_texts: int = 1,
+    min_languages: int = 1,
     seed: int = 0,
 ) -> dict[str, list[str]]:
-    """Draw distinct questions of each language at random; returns language -> questions.
+    """Draw distinct queries of each language at random; returns language -> queries.
 
-    `questions` are language -> questions; a data set with the columns `text`, `query` or `question`
+    `queries` are language -> questions; a data set with the columns `text`, `query` or `question`
     and `language`; or paths: folders in BEIR's layout, JSON lines or tables (`.csv`, `.tsv`,
     `.parquet`) with such fields, or text files with a question per line, named after their language
-    (`questions.fr.txt`). Those in no language of `languages`, those of the documents, or None for
-    all, are left out, as are languages with fewer than `min_texts`. Where none is named, it is
-    identified (extra `langid`).
+    (`questions.fr.txt`). Those in no language of `languages`, or None for all, are left out, as are
+    languages with fewer than `min_texts`. Fewer than `min_languages` are a `DataError`. Where no
+    language is named, it is identified (extra `langid`).
     """
-    entries = _question_entries(questions, check_languages(languages))
-    drawn = _draw_samples(entries, texts_per_language, [seed, _QUESTION_SEED])
+    entries = _query_entries(queries, check_languages(languages))
+    drawn = _draw_samples(entries, texts_per_language, [seed, _QUERY_SEED])
     enough = {}
     for code, part in drawn.items():
         if len(part.texts) >= min_texts:
             enough[code] = part.texts
-    fewest_languages = 1 if languages is None else 2
-    if len(enough) < fewest_languages:
+    if len(enough) < min_languages:
         counts = {code: len(part.texts) for code, part in drawn.items()}
         raise DataError(
             f"{min_texts} distinct questions (min_texts) are needed in two languages of the "
             f"documents, or in any one with lsar and queries_only: {counts}"
         )
     return enough
+
+
+def sample_queries_to_fit(
+    queries: Any, languages: Sequence[str], options: FitOptions, texts_per_language: int
+) -> dict[str, list[str]] | None:
+    """The queries that a fit of documents in these languages takes; None of None."""
+    if queries is None:
+        return None
+    return sample_queries(
+        queries,
+        None if options.joins_queries else languages,
+        texts_per_language=texts_per_language,
+        min_texts=options.min_queries,
+        min_languages=options.min_languages,
+        seed=options.seed,
+    )
 
 
 def _draw_samples(
@@ -239,25 +247,25 @@ def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(turns, kind="stable")
 
 
-def _question_entries(questions: Any, wanted: Wanted) -> Iterator[_Entry]:
-    """Questions, each a document of its own; one that names no language is identified."""
-    if isinstance(questions, Mapping | Dataset):
-        for entry in _row_entries(questions, wanted):
+def _query_entries(queries: Any, wanted: Wanted) -> Iterator[_Entry]:
+    """Queries, each a document of its own; one that names no language is identified."""
+    if isinstance(queries, Mapping | Dataset):
+        for entry in _row_entries(queries, wanted):
             yield _Entry(entry.language, entry.text, "", entry.text)
         return
-    sources, _ = split_sources(_as_list(questions))
+    sources, _ = split_sources(_as_list(queries))
     for source in sources:
         path = queries_of(Path(source)) or Path(source)
-        for document in _read_questions(path, wanted):
+        for document in _read_queries(path, wanted):
             for text in filter(None, document.sentences):
                 yield _Entry(document.language, text, "", text)
 
 
-def _read_questions(path: Path, wanted: Wanted) -> Iterator[Any]:
-    """The questions of a file as documents: records, or a question on each line."""
+def _read_queries(path: Path, wanted: Wanted) -> Iterator[Any]:
+    """The queries of a file as documents: records, or a query on each line."""
     if _RECORDS.search(path.name) and not is_text_file(path):
         names = field_names(path)
-        column = next((name for name in _QUESTION_COLUMNS if find_fields(names, [name])), None)
+        column = next((name for name in _QUERY_COLUMNS if find_fields(names, [name])), None)
         yield from read_documents([path], languages=wanted, unit="text", column=column)
         return
     language = {}

@@ -20,26 +20,24 @@ line ends a document. Of a folder, text files are read if they are named after t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import st_xlret
+from st_xlret.commands import check_options
 from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
 from st_xlret.commands.reports import (
-    advised_command,
-    one_language_in_words,
-    print_report,
+    print_result,
     print_time_of_embedding,
     printed_duration,
 )
-from st_xlret.commands.sources import SampleArguments, parse_sources
+from st_xlret.commands.sources import SampleArguments, check_sources, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
 from st_xlret.hub.portable import save_portable
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from st_xlret.calibration.report import Comparison
 
 _CHECKED_TEXTS = 300  # of each language, whose labels are checked
 _DOUBTFUL = 0.2  # of them, with which the identifier disagrees
@@ -49,6 +47,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse_sources(Arguments, words, description=__doc__, prog=prog)
+    not_of_vectors: dict[str, object] = {"pairs": options}
+    if not options.of_fit.joins_queries:  # else documents in one language need it
+        not_of_vectors = {"model": texts, **not_of_vectors}
+    check_sources(texts, stored, not_of_texts={"qrels": options}, not_of_vectors=not_of_vectors)
+    if options.qrels:
+        check_options(options, "queries")
     inputs = [texts.model, stored.vectors, stored.languages_file, options.qrels]
     inputs += [*options.pairs, *options.queries, *texts.documents]
     check_output_directory(options.output, options.overwrite, inputs=inputs)
@@ -60,72 +64,55 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
-    from st_xlret.calibration.sampling import usual_texts_per_language
+    from st_xlret.calibration.model import calibrate_sample
+    from st_xlret.calibration.sampling import sample_queries_to_fit
     from st_xlret.hub.card import set_card_data
 
-    count = texts.texts_per_language or usual_texts_per_language(options.steps)
+    of_fit = replace(options.of_fit, normalize=False)
+    of_fit.check(
+        options.strength_or_auto,
+        has_queries=bool(options.queries),
+        has_pairs=bool(options.pairs),
+    )
+    count = texts.texts_per_language or of_fit.usual_texts
     sample = texts.sample_texts(
         count,
         min_texts=options.min_texts,
-        min_languages=1 if options.has_one_map_of_queries else 2,
+        min_languages=of_fit.min_languages,
         seed=options.seed,
     )
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
+    queries = sample_queries_to_fit(options.queries or None, list(sample), of_fit, count)
     pairs = None
     if options.pairs:
         pairs = st_xlret.load_pairs(
             options.pairs, languages=list(sample), skip_bad_lines=texts.skip_bad_lines
         )
     encoder = texts.load_encoder()
-    if not _names_prompts(texts, encoder.model):
+    if not any(encoder.prompts.values()):
         print(
             "the model names no prompts: texts are embedded as they are. If it was trained with "
             "prompts, give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and "
             "--document_prompt"
         )
     print_time_of_embedding({code: part.texts for code, part in sample.items()})
-    comparisons: list[Comparison] = []
-    calibrated = st_xlret.calibrate(
-        encoder.model,
+    calibrated, comparison = calibrate_sample(
+        encoder,
         sample,
-        steps=options.steps,
-        queries=options.queries or None,
+        of_fit,
+        options.strength_or_auto,
+        queries=queries,
         phrases=options.phrases,
         pairs=pairs,
-        queries_only=options.queries_only,
-        strength=options.strength_or_auto,
-        pivot=options.pivot,
-        keep_mean=options.keep_mean,
-        texts_per_language=count,
-        min_texts=options.min_texts,
-        query_prompt=texts.query_prompt,
-        document_prompt=texts.document_prompt,
-        batch_size=texts.batch_size,
-        precision=texts.precision,
-        seed=options.seed,
-        report=comparisons.append,
     )
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         save_portable(calibrated, folder)
-        for comparison in comparisons:
+        if comparison is not None:
             comparison.write(folder)
-    for comparison in comparisons:
-        command = advised_command(comparison, options, texts)
-        print_report(comparison, command, details=options.details)
-    if not comparisons:
-        print(one_language_in_words(list(sample)))
+    print_result(comparison, list(sample), options, texts)
     _print_usage(calibrated, options.output)
-
-
-def _names_prompts(texts: SampleArguments, model: SentenceTransformer) -> bool:
-    """Whether the command names prompts, or else the model."""
-    from st_xlret.encoding import role_prompt
-
-    if texts.query_prompt or texts.document_prompt:
-        return True
-    return bool(role_prompt(model, "query") or role_prompt(model, "document"))
 
 
 def _print_usage(calibrated: SentenceTransformer, output: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from st_xlret.options import option
+
+if TYPE_CHECKING:
+    from st_xlret.calibration.checks import FitOptions, Strength
 
 
 @dataclass
@@ -62,11 +65,20 @@ class Arguments:
     details: bool = option(False, "Print the other side, and the figures of each language, too.")
 
     @property
-    def has_one_map_of_queries(self) -> bool:
-        """Whether one map serves queries in all languages, and documents stay as they are."""
-        return self.queries_only and self.steps == ["lsar"]
+    def of_fit(self) -> FitOptions:
+        """How to fit a sample, whatever it is from."""
+        from st_xlret.calibration.checks import FitOptions
+
+        return FitOptions(
+            steps=tuple(self.steps),
+            queries_only=self.queries_only,
+            pivot=self.pivot,
+            keep_mean=self.keep_mean,
+            min_texts=self.min_texts,
+            seed=self.seed,
+        )
 
     @property
-    def strength_or_auto(self) -> float | Literal["auto"]:
+    def strength_or_auto(self) -> Strength:
         """The strength as a number, or "auto"."""
         return "auto" if self.strength == "auto" else float(self.strength)

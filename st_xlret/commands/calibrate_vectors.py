@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands.calibrate_options import Arguments
-from st_xlret.commands.reports import advised_command, one_language_in_words, print_report
+from st_xlret.commands.reports import print_result
 from st_xlret.commands.sources import SampleArguments, StoreArguments, sample_vectors
 from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
@@ -16,17 +16,16 @@ from st_xlret.tables import markdown_table, percent
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from st_xlret.calibration import VectorCalibration
     from st_xlret.calibration.judged import Batch, Recall
     from st_xlret.calibration.report import Comparison
+    from st_xlret.calibration.vectors import VectorCalibration
 
 
 def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
     """Fit a map on a sample of stored vectors, write it, and print what it does."""
-    from st_xlret.calibration.checks import check_steps
-    from st_xlret.calibration.sampling import usual_texts_per_language
+    from st_xlret.calibration.panels import fit_sample
 
-    check_steps(options.steps, options.strength_or_auto, queries_only=options.queries_only)
+    options.of_fit.check(options.strength_or_auto)
     store = stored.open_store()
     store.refuse_mapped()
     queries = None
@@ -34,23 +33,30 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         address = " ".join(options.queries)  # several are no address
         queries = replace(stored, vectors=address).open_store()
 
-    count = texts.texts_per_language or usual_texts_per_language(options.steps)
-    sample = sample_vectors(
-        store, texts.languages, count, min_texts=options.min_texts, seed=options.seed
-    )
-    is_one_language = len(sample) == 1 and options.has_one_map_of_queries
-    _check_model(texts, is_one_language)
-    questions = None
-    if queries is not None and not options.qrels:
-        fewest = _fewest_questions(options)
-        questions = sample_vectors(
-            queries, texts.languages, count, min_texts=fewest, seed=options.seed
+    of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
+    count = texts.texts_per_language or of_fit.usual_texts
+
+    def sample(vectors: Store, min_texts: int) -> dict[str, ArrayLike]:
+        return sample_vectors(
+            vectors, texts.languages, count, min_texts=min_texts, seed=options.seed
         )
-    comparison = None
-    if is_one_language:
-        fitted = _fit_one_language(texts, store, sample, questions, options)
-    else:
-        fitted, comparison = _fit_and_compare(store, sample, questions, options)
+
+    documents = sample(store, options.min_texts)
+    if texts.model is not None and len(documents) > 1:
+        raise ValueError(
+            f"--model {texts.model} is for vectors in one language, and these are in several"
+        )
+    unlabelled = None
+    if queries is not None and not options.qrels:
+        unlabelled = sample(queries, of_fit.min_queries)
+    fitted, comparison = fit_sample(
+        documents,
+        of_fit,
+        options.strength_or_auto,
+        encoder=texts.load_encoder() if texts.model else None,
+        queries=unlabelled,
+        phrases=options.phrases,
+    )
     judged = None
     if queries is not None and options.qrels:
         judged = _judge(fitted, store, queries, options)
@@ -61,78 +67,9 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     _write(fitted, comparison, judged, options)
     if judged is not None:
         print(f"\n{judged}\n")
-    elif comparison is not None:
-        command = advised_command(comparison, options, texts, stored)
-        print_report(comparison, command, details=options.details)
     else:
-        print(one_language_in_words(list(sample)))
+        print_result(comparison, list(documents), options, texts, stored)
     _print_usage(fitted, options.output)
-
-
-def _check_model(texts: SampleArguments, is_one_language: bool) -> None:
-    """Vectors in one language, and no others, need the encoder that they are from."""
-    if is_one_language and texts.model is None:
-        raise ValueError(
-            "the vectors are in one language, and nothing shows what languages differ in: give "
-            "the encoder that they are from by --model, which embeds paragraphs in others"
-        )
-    if texts.model is not None and not is_one_language:
-        raise ValueError(
-            f"--model {texts.model} is for vectors in one language, and these are in several"
-        )
-
-
-def _fewest_questions(options: Arguments) -> int:
-    """Fewest questions of a language: a few of any join the fit of one map of queries alone."""
-    from st_xlret.calibration.choose import QUESTIONS
-
-    if options.has_one_map_of_queries:
-        return min(QUESTIONS, options.min_texts)
-    return options.min_texts
-
-
-def _fit_and_compare(
-    store: Store,
-    sample: dict[str, ArrayLike],
-    questions: dict[str, ArrayLike] | None,
-    options: Arguments,
-) -> tuple[VectorCalibration, Comparison]:
-    from st_xlret.calibration import fit_and_compare
-
-    return fit_and_compare(
-        sample,
-        questions=questions,
-        strength=options.strength_or_auto,
-        steps=options.steps,
-        queries_only=options.queries_only,
-        pivot=options.pivot,
-        keep_mean=options.keep_mean,
-        min_texts=options.min_texts,
-        metric=store.metric,
-        model=store.model,
-        seed=options.seed,
-    )
-
-
-def _fit_one_language(
-    texts: SampleArguments,
-    store: Store,
-    sample: dict[str, ArrayLike],
-    questions: dict[str, ArrayLike] | None,
-    options: Arguments,
-) -> VectorCalibration:
-    from st_xlret.calibration.panels import fit_one_language
-
-    return fit_one_language(
-        texts.load_encoder(),
-        sample,
-        questions,
-        phrases=options.phrases,
-        strength=options.strength_or_auto,
-        keep_mean=options.keep_mean,
-        metric=store.metric,
-        model=store.model,
-    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ Documents are read as `calibrate` reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from st_xlret.commands.reports import (
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
+    check_sources,
     parse_sources,
     sample_vectors,
 )
@@ -34,10 +35,10 @@ from st_xlret.files import atomic_file, write_json
 from st_xlret.options import option
 
 if TYPE_CHECKING:
+    from st_xlret.calibration.checks import FitOptions
     from st_xlret.calibration.report import Comparison
 
 _TEXTS = 300  # of each language, by default
-_FEWEST = 20  # texts or vectors of a language that is measured
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     texts, stored, options = parse_sources(Arguments, arguments, description=__doc__, prog=prog)
+    check_sources(texts, stored, not_of_texts={}, not_of_vectors={"model": texts})
     check_counts(options, "neighbours")
     from st_xlret.calibration.plots import plot_language_bias
 
@@ -82,26 +84,25 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
 def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
     """The bias of an encoder, and what the usual calibrations would make of it."""
-    from st_xlret.calibration import fit_and_compare
-    from st_xlret.calibration.panels import embed_weak_languages
+    from st_xlret.calibration.checks import MIN_TEXTS
+    from st_xlret.calibration.choose import fit_and_compare
+    from st_xlret.calibration.panels import embed_phrases
 
     count = texts.texts_per_language or _TEXTS
-    sample = texts.sample_texts(count, min_texts=_FEWEST, seed=options.seed)
+    sample = texts.sample_texts(count, min_texts=MIN_TEXTS, seed=options.seed)
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
     print_time_of_embedding(chosen)
     encoder = texts.load_encoder()
-    documents, queries, _ = encoder.embed_sample(chosen)
+    documents, as_queries, _ = encoder.embed_sample(chosen)
     _, comparison = fit_and_compare(
         documents,
-        queries,
+        as_queries,
         {code: part.documents for code, part in sample.items()},
-        phrases=embed_weak_languages(encoder),
-        steps=_usual_steps(documents),
+        phrases=embed_phrases(encoder),
+        options=replace(_usual_options(documents), normalize=False),
         texts=count,
         neighbours=options.neighbours,
-        min_texts=2,
-        normalize=False,
     )
     return replace(comparison, used=False)
 
@@ -110,26 +111,26 @@ def _compare_for_vectors(
     texts: SampleArguments, stored: StoreArguments, options: Arguments
 ) -> Comparison:
     """The bias of stored vectors, and what maps of queries alone would make of it."""
-    from st_xlret.calibration import fit_and_compare
+    from st_xlret.calibration.checks import MIN_TEXTS
+    from st_xlret.calibration.choose import fit_and_compare
 
     count = texts.texts_per_language or _TEXTS
     store = stored.open_store()
-    documents = sample_vectors(store, texts.languages, count, min_texts=_FEWEST, seed=options.seed)
+    documents = sample_vectors(
+        store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed
+    )
     _, comparison = fit_and_compare(
         documents,
-        steps=_usual_steps(documents),
-        queries_only=True,
+        options=replace(_usual_options(documents), queries_only=True, metric=store.metric),
         texts=count,
         neighbours=options.neighbours,
-        min_texts=2,
-        metric=store.metric,
     )
     return replace(comparison, used=False)
 
 
-def _usual_steps(documents: dict[str, Any]) -> list[str]:
+def _usual_options(documents: Mapping[str, Any]) -> FitOptions:
     """LSAR; but with more languages than dimensions it would leave nothing."""
+    from st_xlret.calibration.checks import FitOptions
+
     width = next(iter(documents.values())).shape[1]
-    if len(documents) <= width:
-        return ["lsar"]
-    return ["shift"]
+    return FitOptions(steps=("lsar",) if len(documents) <= width else ("shift",))

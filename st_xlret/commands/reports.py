@@ -71,12 +71,18 @@ def print_report(comparison: Comparison, command: str, *, details: bool) -> None
         print(f"{comparison.details()}\n")
 
 
-def one_language_in_words(languages: Sequence[str]) -> str:
-    """What was done for documents in one language, and what no sample of them can say."""
+def print_result(
+    comparison: Comparison | None, languages: Sequence[str], options: Arguments, *sources: Any
+) -> None:
+    """Print what a calibration does; of documents in one language, that they cannot show it."""
     from st_xlret.calibration.panels import panel_paragraphs
 
+    if comparison is not None:
+        command = advised_command(comparison, options, *sources)
+        print_report(comparison, command, details=options.details)
+        return
     panel = ", ".join(code for code in panel_paragraphs() if code not in languages)
-    return (
+    print(
         f"\nThe documents are in one language ({languages[0]}). Paragraphs in others ({panel}) "
         "joined the fit.\nThe documents cannot show what questions in other languages gain: "
         "measure it with questions of\nyour own (st-xlret evaluate --benchmark retrieval).\n"
@@ -85,10 +91,10 @@ def one_language_in_words(languages: Sequence[str]) -> str:
 
 def print_time_of_embedding(texts: Mapping[str, Sequence[str]]) -> None:
     """Say how long an encoder will take, which embeds the first texts as queries too."""
-    from st_xlret.calibration.choose import QUERIES
+    from st_xlret.calibration.embedding import AS_QUERIES
 
     count = sum(len(part) for part in texts.values())
-    as_queries = sum(min(len(part), QUERIES) for part in texts.values())
+    as_queries = sum(min(len(part), AS_QUERIES) for part in texts.values())
     print(
         f"embedding {count} texts in {len(texts)} languages: a small encoder takes about "
         f"{_in_words((count + as_queries) * _SECONDS_OF_A_TEXT)} of one core"

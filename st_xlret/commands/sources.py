@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from st_xlret.calibration.embedding import RoleEncoder
     from st_xlret.calibration.sampling import Sample
-    from st_xlret.columns import Role
     from st_xlret.data.documents import Unit
 
 _UNITS = ["sentence", "text", "document"]
@@ -87,15 +86,15 @@ class SampleArguments(EncoderArguments):
     def load_encoder(self) -> RoleEncoder:
         """The model, with the prompts that are named, or its own."""
         from st_xlret.calibration.embedding import RoleEncoder
-        from st_xlret.encoding import role_prompt
         from st_xlret.hub.loading import load_model
 
-        model = load_model(self.model or "", self.device)
-        prompts: dict[Role, str] = {
-            "query": role_prompt(model, "query", self.query_prompt),
-            "document": role_prompt(model, "document", self.document_prompt),
-        }
-        return RoleEncoder(model, prompts, self.batch_size, self.precision)
+        return RoleEncoder.of_model(
+            load_model(self.model or "", self.device),
+            query_prompt=self.query_prompt,
+            document_prompt=self.document_prompt,
+            batch_size=self.batch_size,
+            precision=self.precision,
+        )
 
 
 @dataclass
@@ -131,32 +130,33 @@ class StoreArguments:
 def parse_sources(
     own_group: Any, words: Sequence[str], *, description: str | None, prog: str
 ) -> tuple[SampleArguments, StoreArguments, Any]:
-    """Read which texts or stored vectors, and a command's own options.
-
-    Both sources, or neither, are a `ValueError`.
-    """
+    """Read which texts or stored vectors, and a command's own options, with an `output`."""
     groups = [SampleArguments, StoreArguments, own_group]
     texts, stored, options = parse(groups, words, description=description, prog=prog)
     check_options(options, "output")
     check_counts(texts, "texts_per_language", "batch_size")
-    if stored.vectors is None:
-        check_options(texts, "model", "documents")
-        unread = _given_of({"qrels": options})
-        check_options(options, unread=unread, where="without --vectors")
-    else:
-        if getattr(options, "qrels", None):
-            check_options(options, "queries")
-        holders: dict[str, object] = {"documents": texts, "pairs": options}
-        if not getattr(options, "has_one_map_of_queries", False):
-            holders = {"model": texts, **holders}
-        unread = _given_of(holders)
-        check_options(options, unread=unread, where="with --vectors")
     return texts, stored, options
 
 
-def _given_of(groups: Mapping[str, object]) -> list[str]:
-    """The options that are given, of some that a command may lack; each with its group."""
-    return [name for name, group in groups.items() if getattr(group, name, None)]
+def check_sources(
+    texts: SampleArguments,
+    stored: StoreArguments,
+    *,
+    not_of_texts: Mapping[str, object],
+    not_of_vectors: Mapping[str, object],
+) -> None:
+    """Refuse no source, and options that the command does not read with this one.
+
+    These are option -> the group that has it.
+    """
+    where = "with --vectors"
+    others = {**not_of_vectors, "documents": texts}
+    if stored.vectors is None:
+        check_options(texts, "model", "documents")
+        where = "without --vectors"
+        others = dict(not_of_texts)
+    unread = [name for name, group in others.items() if getattr(group, name)]
+    check_options(texts, unread=unread, where=where)
 
 
 def sample_vectors(

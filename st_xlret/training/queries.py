@@ -7,17 +7,15 @@ import torch
 from datasets import Dataset
 from torch import Tensor
 
-from st_xlret.calibration import sample_questions, sample_texts
+from st_xlret.calibration import sample_queries, sample_texts
+from st_xlret.calibration.checks import MIN_TEXTS, FitOptions
 from st_xlret.calibration.embedding import RoleEncoder
-from st_xlret.calibration.panels import embed_weak_languages, fit_one_language
-from st_xlret.calibration.vectors import VectorCalibration
+from st_xlret.calibration.panels import fit_sample
 from st_xlret.data.documents import Unit
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.options import option
 from st_xlret.training.data import PairOptions
 
-_ENOUGH = 5  # queries of a language that join the map of queries
-_FEWEST_TEXTS = 10  # of a language, for its mean
 _MOST_TIMES = 5  # that a question which was asked stands among those of others
 _KEPT_MEAN = 0.2  # less than a search by the map alone keeps: the student then finds more
 
@@ -121,7 +119,7 @@ class QueryOptions:
             self.documents,
             languages=self.languages,
             texts_per_language=self.documents_per_language,
-            min_texts=_FEWEST_TEXTS,
+            min_texts=MIN_TEXTS,
             min_languages=1,
             unit=cast("Unit", self.unit),  # one of its choices
             seed=seed,
@@ -147,7 +145,7 @@ class QueryOptions:
     def _load_questions(self, sources: list[str], seed: int) -> dict[str, list[str]]:
         if not sources:
             return {}
-        return sample_questions(
+        return sample_queries(
             sources, None, texts_per_language=self.queries_per_language, seed=seed
         )
 
@@ -155,19 +153,15 @@ class QueryOptions:
 def calibrated_queries(
     encoder: RoleEncoder, queries: dict[str, list[str]], documents: dict[str, Tensor]
 ) -> Tensor:
-    """The vectors (n, d) of queries as `st-xlret calibrate --queries_only` maps them."""
+    """The vectors (n, d) of queries as `st-xlret calibrate --queries_only` maps them.
+
+    The teacher is at strength 1, which taught most; a search by the map alone takes less.
+    """
+    options = FitOptions(queries_only=True, keep_mean=_KEPT_MEAN)
     vectors = encoder.embed(queries, "query")
-    joining = {language: rows for language, rows in vectors.items() if len(rows) >= _ENOUGH}
-    if len(documents) == 1:
-        calibration = fit_one_language(encoder, documents, joining or None, keep_mean=_KEPT_MEAN)
-    else:
-        calibration = VectorCalibration.fit(
-            documents,
-            queries=joining or None,
-            phrases=embed_weak_languages(encoder),
-            queries_only=True,
-            keep_mean=_KEPT_MEAN,
-            min_texts=_FEWEST_TEXTS,
-        )
+    joining = {code: rows for code, rows in vectors.items() if len(rows) >= options.min_queries}
+    calibration, _ = fit_sample(
+        documents, options, 1.0, encoder=encoder, queries=joining, compare=False
+    )
     everything = torch.cat(list(vectors.values()))
     return torch.from_numpy(calibration.transform(everything, "query"))

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from st_xlret.calibration import FitOptions, VectorCalibration
 from st_xlret.calibration.bias import BiasFigures, LanguageBias
 from st_xlret.calibration.choose import fit_and_compare
 from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
 
-RAW: dict[str, Any] = {"normalize": False, "texts": 60}
+
+def compare(*arguments: Any, **how: Any) -> tuple[VectorCalibration, Comparison]:
+    """Of vectors as they are, 60 of each language."""
+    of_inputs = {}
+    for name in ("strength", "queries", "phrases", "pairs"):
+        if name in how:
+            of_inputs[name] = how.pop(name)
+    options = FitOptions(normalize=False, **how)
+    return fit_and_compare(*arguments, options=options, texts=60, **of_inputs)
 
 
 def translated(texts: int = 60, offset: float = 2.0) -> dict[str, NDArray]:
@@ -64,7 +73,7 @@ def comparison(strength: float, of_strengths: dict, **about: Any) -> Comparison:
 
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_both_ways_are_measured_at_every_strength(queries_only: bool) -> None:
-    _, compared = fit_and_compare(translated(), strength=1.0, queries_only=queries_only, **RAW)
+    _, compared = compare(translated(), strength=1.0, queries_only=queries_only)
     for only in (True, False):
         rows = compared.sides[only]
         assert list(rows) == list(STRENGTHS)
@@ -77,7 +86,7 @@ def test_both_ways_are_measured_at_every_strength(queries_only: bool) -> None:
 
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_by_default_the_strength_is_the_best(queries_only: bool) -> None:
-    fitted, compared = fit_and_compare(translated(), queries_only=queries_only, **RAW)
+    fitted, compared = compare(translated(), queries_only=queries_only)
     best = best_strength(compared.sides[queries_only])
     assert best > 0
     assert fitted.strength == best
@@ -90,7 +99,7 @@ def test_by_default_the_strength_is_the_best(queries_only: bool) -> None:
 
 
 def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
-    fitted, compared = fit_and_compare(translated(offset=0), **RAW)
+    fitted, compared = compare(translated(offset=0))
     assert fitted.strength == 0
     assert compared.advised() == (("lsar",), 0)
     # Documents are no questions, about which nothing negative is said.
@@ -98,24 +107,24 @@ def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
 
 
 def test_a_strength_that_is_given_is_measured_beside_the_others() -> None:
-    fitted, compared = fit_and_compare(translated(), strength=0.35, keep_mean=1, **RAW)
+    fitted, compared = compare(translated(), strength=0.35, keep_mean=1)
     assert fitted.strength == 0.35
     assert set(compared.strengths) == {*STRENGTHS, 0.35}
     assert "| 0.35 (used) " in compared.strengths_table()
 
 
 def test_other_steps_are_measured_beside_lsar() -> None:
-    _, compared = fit_and_compare(translated(), steps=["shift", "scale"], **RAW)
+    _, compared = compare(translated(), steps=("shift", "scale"))
     assert list(compared.sides) == [False]  # scale maps both sides
     assert compared.after.needs_language
-    of_lsar = fit_and_compare(translated(), **RAW)[1].strengths
+    of_lsar = compare(translated())[1].strengths
     scores = {strength: each.score() for strength, each in of_lsar.items()}
     assert {strength: each.score() for strength, each in compared.lsar.items()} == scores
     assert "lsar, which needs no language" in compared.details()
 
 
-def test_questions_of_their_own_map_are_fitted_for_both_sides() -> None:
-    fitted, compared = fit_and_compare(translated(), questions=translated(70, offset=3), **RAW)
+def test_queries_with_maps_of_their_own_are_fitted_for_both_sides() -> None:
+    fitted, compared = compare(translated(), queries=translated(70, offset=3))
     assert fitted.query is not None
     assert compared.reached is None  # nothing joined the fit
 
@@ -177,8 +186,6 @@ def test_a_rotation_is_fitted_once() -> None:
     rows = translated()
     pairs = {"de": (rows["de"], rows["en"]), "fr": (rows["fr"], rows["en"])}
     for strength, expected in (("auto", 1.0), (0.5, 0.5)):
-        fitted, compared = fit_and_compare(
-            rows, steps=["rotate"], pairs=pairs, strength=strength, **RAW
-        )
+        fitted, compared = compare(rows, steps=("rotate",), pairs=pairs, strength=strength)
         assert fitted.strength == expected
         assert list(compared.strengths) == [expected]

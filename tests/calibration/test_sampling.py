@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from st_xlret.calibration import Sample, sample_questions, sample_texts
+from st_xlret.calibration import Sample, sample_queries, sample_texts
 from st_xlret.data import DataError
 
 TEXTS = {code: [f"{code} {number % 30}" for number in range(40)] for code in ("en", "fr")}
@@ -178,7 +178,7 @@ SOURCES: dict[str, Any] = {
 def test_questions_are_read_from_everywhere_and_in_the_languages_of_the_documents(
     make: Any, tmp_path: Path
 ) -> None:
-    drawn = sample_questions(make(tmp_path), ["en", "fr", "de"], min_texts=2)
+    drawn = sample_queries(make(tmp_path), ["en", "fr", "de"], min_texts=2)
     assert sorted(drawn) == ["en", "fr"]  # German has one, and no document is in Japanese
     assert sorted(drawn["en"]) == ["a?", "b?"]
     assert sorted(drawn["fr"]) == ["c?", "d?"]
@@ -196,7 +196,7 @@ def test_too_few_questions_are_counted(
     questions: Any, languages: list[str], min_texts: int, wrong: str
 ) -> None:
     with pytest.raises(DataError, match=wrong):
-        sample_questions(questions, languages, min_texts=min_texts)
+        sample_queries(questions, languages, min_texts=min_texts)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_records_without_questions_are_refused_by_name(
 ) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(DataError, match=f"{name}.*{wrong}|{wrong}.*{name}"):
-        sample_questions(tmp_path / name, None)
+        sample_queries(tmp_path / name, None)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +240,6 @@ def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) 
         lines.append(f"Where does the train to the old town leave, {number}")
         lines.append(f"D'où part le train pour la vieille ville, {number}")
     (tmp_path / "questions.txt").write_text("\n".join(lines))
-    drawn = sample_questions(tmp_path / "questions.txt", ["en", "fr"])
+    drawn = sample_queries(tmp_path / "questions.txt", ["en", "fr"])
     assert len(drawn["en"]) == 6
     assert len(drawn["fr"]) == 6

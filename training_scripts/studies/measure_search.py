@@ -26,8 +26,9 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration import VectorCalibration, fit_and_compare
-from st_xlret.calibration.choose import QUERIES, QUESTIONS
+from st_xlret.calibration import FitOptions, VectorCalibration, fit_and_compare
+from st_xlret.calibration.checks import MIN_JOINING_QUERIES
+from st_xlret.calibration.embedding import AS_QUERIES
 from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average
@@ -167,23 +168,24 @@ def lsar_calibrations(
     texts = np.array(full_texts(data.corpus), object)
     as_queries = {}
     for code in stored:
-        first = texts[np.array(codes) == code][:QUERIES]
+        first = texts[np.array(codes) == code][:AS_QUERIES]
         as_queries[code] = embed(first.tolist(), "query")
     phrases = [text for of_language in weak_language_phrases().values() for text in of_language]
     as_phrases = {"mul": embed(phrases, "query")}
 
-    def fit(**options: Any) -> VectorCalibration:
-        fitted, _ = fit_and_compare(stored, as_queries, **options)
+    def fit(*, queries_only: bool, **joining: Any) -> VectorCalibration:
+        options = FitOptions(queries_only=queries_only)
+        fitted, _ = fit_and_compare(stored, as_queries, options=options, **joining)
         return fitted
 
     ways: dict[str, Calibration] = {
         "raw": None,
         "queries": fit(queries_only=True, phrases=as_phrases),
-        "calibrated": fit(phrases=as_phrases),
+        "calibrated": fit(queries_only=False, phrases=as_phrases),
     }
     if questions is not None:
         ways["no phrases"] = fit(queries_only=True)
-        ways["five questions"] = fit(queries_only=True, phrases=as_phrases, questions=questions)
+        ways["five questions"] = fit(queries_only=True, phrases=as_phrases, queries=questions)
     return ways
 
 
@@ -247,7 +249,7 @@ def some_questions(embed: Embed, data: RetrievalData) -> dict[str, Tensor]:
     questions = {}
     for code, texts in table.groupby("language")["text"]:
         if code != "en":
-            questions[code] = embed(list(texts[:QUESTIONS]), "query")
+            questions[code] = embed(list(texts[:MIN_JOINING_QUERIES]), "query")
     return questions
 
 

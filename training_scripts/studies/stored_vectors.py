@@ -24,7 +24,7 @@ import pandas
 import torch
 from safetensors.torch import load_file, save_file
 
-from st_xlret.calibration import VectorCalibration, fit_and_compare
+from st_xlret.calibration import FitOptions, VectorCalibration, fit_and_compare
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalData, read_lareqa, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
@@ -178,7 +178,7 @@ def fitted(rows: dict[str, torch.Tensor]) -> dict[str, VectorCalibration | None]
         calibrations[f"{name}, queries alone"] = replace(both, document=None, query=both.document)
         calibrations[f"{name}, both sides"] = both
     for side, queries_only in (("queries alone", True), ("both sides", False)):
-        chosen, _ = fit_and_compare(rows, strength="auto", queries_only=queries_only, min_texts=20)
+        chosen, _ = fit_and_compare(rows, options=FitOptions(queries_only=queries_only))
         calibrations[f"st-xlret calibrate, {side}, strength {chosen.strength:g}"] = chosen
     return calibrations
 
