@@ -164,7 +164,7 @@ def sample_vectors(
 ) -> dict[str, ArrayLike]:
     """Vectors of each language of a store, at most `count`.
 
-    Languages with fewer than `min_texts` are left out, and named.
+    Languages with fewer than `min_texts` are left out, and named; all are a `ValueError`.
     """
     mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
@@ -185,5 +185,5 @@ def sample_vectors(
             f"{', '.join(few[:_LISTED])}"
         )
     if not kept:
-        return dict(sample)  # which the fit refuses
+        raise ValueError(f"{store.name}: no language has {min_texts} vectors to look at")
     return kept

@@ -134,6 +134,14 @@ def test_questions_in_any_language_join_a_map_of_queries_alone() -> None:
     assert not log.languages
 
 
+def test_phrases_and_queries_in_one_language_both_join() -> None:
+    phrases = {"qu": clouds(5)["sw"][:7]}
+    asked = {"qu": clouds(6)["en"][:9]}
+    both = fit(queries_only=True, phrases=phrases, queries=asked)
+    apart = fit(queries_only=True, phrases={**phrases, "rw": asked["qu"]})
+    np.testing.assert_array_equal(maps_of(both, "query"), maps_of(apart, "query"))
+
+
 def test_queries_lose_their_languages_and_keep_their_offset_from_documents() -> None:
     calibration = fit(DOCUMENTS, "shift", queries=QUERIES)  # which keeps a quarter of the mean
     of_documents = maps_of(fit(DOCUMENTS, "shift"))

@@ -215,14 +215,14 @@ def test_the_pooled_rows_and_the_vectors_are_those_of_the_model(model: SentenceT
     encoder = RoleEncoder(normalizing, prompts, precision="fp32", show_progress_bar=False)
     vectors = encoder.embed_sample_and_pooled(TEXTS)
     assert vectors.pooled is not None
-    assert vectors.queries is not None
+    assert vectors.as_queries is not None
     every_text = [text for texts in TEXTS.values() for text in texts]
     torch.testing.assert_close(vectors.pooled, pooled_rows(normalizing, every_text, prompts))
     for code, texts in TEXTS.items():
         as_documents = torch.from_numpy(normalizing.encode_document(texts))
         as_queries = torch.from_numpy(normalizing.encode_query(texts))
         torch.testing.assert_close(vectors.documents[code], as_documents)
-        torch.testing.assert_close(vectors.queries[code], as_queries)
+        torch.testing.assert_close(vectors.as_queries[code], as_queries)
 
 
 def bag_of_words() -> SentenceTransformer:

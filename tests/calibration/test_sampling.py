@@ -230,7 +230,7 @@ def test_what_is_no_list_of_texts_is_refused(texts: Any, wrong: str) -> None:
     with pytest.raises(DataError, match=wrong):
         sample_texts(texts)
     with pytest.raises(DataError, match=wrong):
-        sample_questions(texts, None)
+        sample_queries(texts, None)
 
 
 def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) -> None:

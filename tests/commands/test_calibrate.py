@@ -204,7 +204,8 @@ def test_a_model_without_prompts_is_reported(prompts: bool, folder: Path, capsys
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--pairs p.jsonl", "p.jsonl"),
+        ("--pairs p.jsonl", "alone takes pairs"),
+        ("--pairs p.jsonl --steps rotate", "p.jsonl"),
         ("--min_texts 1000 --model no-such-model", "1000 .*'de': 72"),
         ("--queries nowhere.jsonl", "nowhere.jsonl"),
         ("--qrels q.tsv", "--qrels"),
