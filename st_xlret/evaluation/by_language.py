@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from st_xlret.evaluation.metrics import Values, rank_discounts
 from st_xlret.evaluation.pools import Rows
-from st_xlret.languages import languages_of_labels
+from st_xlret.languages import is_same_language, languages_of_labels
 
 _FIRST_RESULTS = (
     "right_same_language",
@@ -38,7 +38,8 @@ def language_metrics(
 
     It is NaN for queries without a value. `ranking` has corpus rows (Q, K), best first, and
     `relevant` those relevant to each query, which are taken to be translations of each other, as
-    in LAReQA; negative ones are not in the corpus. Some names are those of MLAIRE
+    in LAReQA; negative ones are not in the corpus. Regions are of one language. Some names are
+    those of MLAIRE
     ([arXiv:2605.07249](https://arxiv.org/abs/2605.07249)); the definitions are these:
 
     - `recall_at_10_same_language`, `recall_at_10_other_languages`: Recall@10 of the relevant
@@ -53,31 +54,38 @@ def language_metrics(
     - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`:
       The first result.
     """
-    of_documents = np.array(languages_of_labels(document_languages))
+    of_documents = languages_of_labels(document_languages)
     of_queries = languages_of_labels(query_languages)
+    in_language = _documents_in_languages(of_documents, set(of_queries) - {""})
     rows = []
     for ranked, judged, language in zip(ranking, relevant, of_queries, strict=True):
         gold = judged[judged >= 0]
         if len(gold) > 0 and language:
-            rows.append(_metrics_of_query(ranked, gold, of_documents, language))
+            rows.append(_metrics_of_query(ranked, gold, in_language[language]))
         else:
             rows.append({})
     names = next(filter(None, rows), {})
     return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
 
 
-def _metrics_of_query(
-    ranked: Rows,
-    gold: Rows,
-    of_documents: NDArray[np.str_],
-    language: str,
-) -> dict[str, float]:
+def _documents_in_languages(of_documents: Sequence[str], languages: set[str]) -> dict[str, _Mask]:
+    codes = np.array(of_documents)
+    present = set(of_documents)
+    masks = {}
+    for language in languages:
+        alike = [code for code in present if is_same_language(code, language)]
+        masks[language] = np.isin(codes, alike)
+    return masks
+
+
+def _metrics_of_query(ranked: Rows, gold: Rows, in_language: _Mask) -> dict[str, float]:
+    """`in_language` says of each document whether it is in the query's language."""
     # Of the relevant documents:
-    is_own = of_documents[gold] == language
+    is_own = in_language[gold]
     is_found = np.isin(gold, ranked[:_DEPTH])
     # Of the results:
     is_right = np.isin(ranked, gold)
-    is_same = of_documents[ranked] == language
+    is_same = in_language[ranked]
 
     first = _first_result(is_right, is_same)
     metrics = {

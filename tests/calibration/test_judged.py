@@ -91,6 +91,15 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
     assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
 
 
+def test_a_region_makes_no_other_language(qrels: Path) -> None:
+    maps = {1.0: fit()}
+    regional = []
+    for names, vectors, codes in batches(QUERIES):
+        regional.append((names, vectors, [f"{code}-001" for code in codes]))
+    expected = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
+    assert judged_recall(batches(DOCUMENTS), regional, str(qrels), maps) == expected
+
+
 def test_the_interval_of_a_gain_is_that_of_the_same_queries() -> None:
     before = Recall(0.5, 0.5, 0.5, 0.5, (0.25, 0.25, 0.0, 0.0))
     after = Recall(0.75, 0.5, 1.0, 0.5, (0.25, 0.25, 0.25, 0.0))

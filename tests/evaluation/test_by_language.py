@@ -14,6 +14,12 @@ def metrics_of(ranking: list[list[int]], *asked: str) -> dict[str, np.ndarray]:
     return language_metrics(np.array(ranking), RELEVANT, asked, LANGUAGES)
 
 
+def test_a_region_makes_no_other_language() -> None:
+    expected = metrics_of(RANKING, "en", "fr", "en")
+    for name, values in metrics_of(RANKING, "en-US", "fr-CA", "en-GB").items():
+        np.testing.assert_array_equal(values, expected[name])
+
+
 def test_recall_of_the_own_language_and_of_others() -> None:
     metrics = metrics_of(RANKING, "en", "fr", "en")
     assert metrics["recall_at_10_same_language"].tolist() == [1, 0, 0]
