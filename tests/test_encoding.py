@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from tokenizers import normalizers
 
 from st_xlret import encode, encoding, export
 from st_xlret.encoding import KeptVectors, cut_at_layer, role_prompt
@@ -429,3 +430,29 @@ def test_the_fingerprint_is_that_of_weights_maps_and_lengths(tmp_path) -> None:
     model.max_seq_length = 7
     shorter = encoding.fingerprint(model)
     assert len({before, with_maps, in_bf16, shorter}) == 4
+
+
+def add_to_vocabulary(model: SentenceTransformer) -> None:
+    model.tokenizer.add_tokens(["sun moon"])
+
+
+def lower_letters(model: SentenceTransformer) -> None:
+    model.tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
+
+
+def pad_left(model: SentenceTransformer) -> None:
+    model.tokenizer.padding_side = "left"
+
+
+def change_activation(model: SentenceTransformer) -> None:
+    model[0].auto_model.config.hidden_act = "relu"
+
+
+@pytest.mark.parametrize("change", [add_to_vocabulary, lower_letters, pad_left, change_activation])
+def test_another_tokenizer_or_configuration_has_another_fingerprint(change: Any) -> None:
+    model = transformer()
+    before = encoding.fingerprint(model)
+    model.encode(["sun"])
+    assert encoding.fingerprint(model) == before
+    change(model)
+    assert encoding.fingerprint(model) != before

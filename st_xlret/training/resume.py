@@ -23,7 +23,7 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _FREE = re.compile(
-    "log|save_|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
+    "log|save_(?!only_model)|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
     "output_dir|overwrite|license|run_name|project|disable_tqdm|local_rank"
 )
 """Beginnings of options that a resumed run may change: they do not change what is learned."""
@@ -79,6 +79,11 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
         if args.process_index == 0:
             delete_earlier_run(folder)
         return None
+    if args.save_only_model:
+        raise ValueError(
+            "--resume goes on with the state of the optimizer, which checkpoints of "
+            "--save_only_model do not have"
+        )
     with PartialState().main_process_first():
         checkpoint = last_checkpoint(folder)
     if checkpoint is None:

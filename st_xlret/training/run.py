@@ -147,7 +147,7 @@ class Run:
     def _prepare_trainer(self, trainer: CrossLingualTrainer) -> None:
         """Let the Trainer keep the run's options and checkpoints, and log often enough."""
         trainer.loss_state.options = self.options
-        trainer.loss_state.keeps_start = not self.args.lora_rank
+        trainer.loss_state.keeps_start = True
         trainer.loss_state.keep = self.args.save_total_limit
         trainer.args.save_total_limit = None  # the host would remove the checkpoints of others, too
         if self.args.logging_steps == type(self.args).logging_steps:

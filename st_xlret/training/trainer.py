@@ -306,13 +306,13 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             take_back.callback(weight.requires_grad_, weight.requires_grad)
         if args.freeze_embeddings:
             trainable.freeze_word_embeddings(model)
+        self.remember_start(model)
         if args.lora_rank:
             trainable.add_lora(model, args.lora_rank)
             take_back.callback(trainable.merge_adapters, model)
             self.optimizer = None  # that of an earlier training holds the adapters of then
         if args.save_strategy != "no":
             trainable.check_adapters_match_folder(model)
-        self.remember_start(model)
 
     def remember_start(self, model: SentenceTransformer) -> None:
         """Keep the weights of before the training, where a part of them stays."""

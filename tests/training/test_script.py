@@ -77,6 +77,17 @@ def test_a_run_that_stopped_at_its_end_is_finished_with_the_same_options(tmp_pat
     assert not changed(model.state_dict(), again)
 
 
+def test_a_checkpoint_without_the_optimizer_is_not_resumed(tmp_path: Path) -> None:
+    run_of(tmp_path, **STEPS)
+    (tmp_path / "results.json").unlink()
+    with pytest.raises(ValueError, match="--save_only_model"):
+        run_of(tmp_path, **STEPS, resume=True, save_only_model=True)
+    run_of(tmp_path / "new", **STEPS, save_only_model=True)
+    (tmp_path / "new" / "results.json").unlink()
+    with pytest.raises(SystemExit, match="save_only_model was True, is False"):
+        run_of(tmp_path / "new", **STEPS, resume=True)
+
+
 def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()

@@ -78,6 +78,21 @@ def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) 
     assert not changed(state_of(model), again)
 
 
+def test_adapters_go_on_on_the_weights_that_they_began_with_alone(
+    encoder: Path, tmp_path: Path
+) -> None:
+    trainer, _ = lora_run(load(encoder), tmp_path, save_strategy="steps", save_steps=4)
+    trainer.train()
+    changed_model = load(encoder)
+    for weight in changed_model.parameters():
+        weight.data += 0.1
+    changed_model.save(str(tmp_path / "changed"))
+    resumed, _ = lora_run(load(tmp_path / "changed"), tmp_path, save_strategy="steps")
+    resumed.loss_state.keeps_start = True
+    with pytest.raises(ValueError, match="did not begin with the weights"):
+        resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-4"))
+
+
 def test_a_merged_model_is_a_plain_one_without_files_of_adapters(
     encoder: Path,
     tmp_path: Path,
