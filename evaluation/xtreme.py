@@ -32,7 +32,7 @@ from st_xlret.data.reading import DataError, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
-from st_xlret.files import PathLike, check_output_file, write_json, write_text
+from st_xlret.files import PathLike, check_output_file, file_beside, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS, resolve_precision
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     (options,) = parse([Arguments], arguments, description=__doc__)
     check_options(options, "model", "data", "output")
     output = Path(options.output)
-    tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
+    tables = file_beside(output, ".md")
     for file in (output, tables):
         check_output_file(file, ours="xtreme")
     task = PAIR_TASKS[options.task]

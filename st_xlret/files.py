@@ -134,6 +134,17 @@ def check_output_file(
     return target
 
 
+def file_beside(output: PathLike, ending: str, *, own: str = ".json") -> Path:
+    """The second file of an output: its name with another ending.
+
+    An output without its `own` ending is refused: of `v1.0` and `v1.1`, second files would be one.
+    """
+    file = Path(output)
+    if file.suffix != own:
+        raise ValueError(f"--output {output}: name a file that ends in {own}")
+    return file.with_suffix(ending)
+
+
 def _problem_with_folder(target: Path, overwrite: bool, inputs: Iterable[object]) -> str | None:
     """Why nothing can be written to a folder, if so."""
     is_lost_link = target.is_symlink() and not target.exists()

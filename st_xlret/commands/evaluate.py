@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands import check_counts, check_options
 from st_xlret.evaluation import BENCHMARKS
-from st_xlret.files import atomic_file, write_json, write_text
+from st_xlret.files import atomic_file, file_beside, write_json, write_text
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 
@@ -43,7 +43,8 @@ class Arguments:
     """What to evaluate, on what, and how."""
 
     output: str = option(
-        None, "JSON file of the scores, new or evaluated before; with --compare, of the table."
+        None,
+        "FILE.json of the scores, new or evaluated before; with --compare, FILE.md of the table.",
     )
     model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
     compare: list[str] | None = option(
@@ -147,9 +148,9 @@ def _evaluate_model(options: Arguments) -> None:
     kind = evaluator_class(options.benchmark)
     name = options.model or ""
     output = Path(options.output)
-    tables = output.with_suffix(".tables.md" if output.suffix == ".md" else ".md")
-    # Every process of torchrun has the result; one writes it.
-    is_writer = int(os.environ.get("RANK", "0")) == 0
+    tables = file_beside(output, ".md")
+    # All processes that share the corpus have the result; one writes it.
+    is_writer = not options.distributed or int(os.environ.get("RANK", "0")) == 0
     with ExitStack() as outputs:
         parts: list[Path] = []
         if is_writer:

@@ -31,7 +31,7 @@ from st_xlret.commands.sources import (
     parse_sources,
     sample_vectors,
 )
-from st_xlret.files import atomic_file, write_json
+from st_xlret.files import atomic_file, file_beside, write_json
 from st_xlret.options import option
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _TEXTS = 300  # of each language, by default
 class Arguments:
     """What to measure."""
 
-    output: str = option(None, "JSON file of the report; the heat map goes beside it as a PNG.")
+    output: str = option(None, "FILE.json of the report; the heat map goes beside it as a PNG.")
     neighbours: int = option(20, "Nearest neighbours to look at.")
     seed: int = option(0, "Seed of the sample.")
     details: bool = option(False, "Print the other side, and the figures of each language, too.")
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     from st_xlret.calibration.plots import plot_language_bias
 
     output = Path(options.output)
-    picture = output.with_suffix(".report.png" if output.suffix == ".png" else ".png")
+    picture = file_beside(output, ".png")
     with (
         printed_duration(),
         atomic_file(output, ours="report") as part,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from st_xlret.evaluation.base import BenchmarkResult, name_file_in_errors
 from st_xlret.evaluation.published import published_comparisons
-from st_xlret.files import PathLike, atomic_file
+from st_xlret.files import PathLike, atomic_file, file_beside
 from st_xlret.tables import MISSING, markdown_table, percent, records_table
 
 _COMMAND = "evaluate --compare"  # which alone replaces what it wrote
@@ -165,12 +165,11 @@ def _read_result(file: Path) -> BenchmarkResult:
 def write_comparison(files: Sequence[str], output: PathLike) -> str:
     """Compare results in files, write tables with ± half of the interval, and return the first.
 
-    They are `output` with the endings `.md`, in percent, and `.csv`, in fractions.
+    They are `output`, which ends in `.md`, in percent, and beside it `.csv`, in fractions.
     """
-    in_percent = Path(output).with_suffix(".md")
-    in_fractions = Path(output).with_suffix(".csv")
+    in_fractions = file_beside(output, ".csv", own=".md")
     with ExitStack() as outputs:
-        markdown_part = outputs.enter_context(atomic_file(in_percent, ours=_COMMAND))
+        markdown_part = outputs.enter_context(atomic_file(output, ours=_COMMAND))
         csv_part = outputs.enter_context(atomic_file(in_fractions, ours=_COMMAND))
         results = _read_results(files)
         means = _seed_means(results)

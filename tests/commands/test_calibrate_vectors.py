@@ -67,8 +67,8 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     names: dict[str, Any] = {"st_xlret": st_xlret, "query": np.ones(16)}
     exec(printed_program(printed), names)
     np.testing.assert_allclose(names["query"], calibration.transform(np.ones(16)))
-    report(["--vectors", vectors, "--output", str(tmp_path / "bias.png")])
-    assert json.loads((tmp_path / "bias.png").read_text()) == written["before"]
+    report(["--vectors", vectors, "--output", str(tmp_path / "bias.json")])
+    assert json.loads((tmp_path / "bias.json").read_text()) == written["before"]
 
 
 def test_only_a_map_is_replaced_and_only_if_asked(vectors: str, tmp_path: Path) -> None:

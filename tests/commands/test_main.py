@@ -85,7 +85,7 @@ def test_no_error_shows_a_secret(command: str, tmp_path, monkeypatch, capsys, ca
     [
         ("report --model m --documents docs.json --output docs.json", "docs.json"),
         ("report --model m --documents docs.json --output bias.json", "bias.png"),
-        ("mine docs.txt other.txt --model m --output docs.txt", "docs.txt"),
+        ("mine docs.tsv other.txt --model m --output docs.tsv", "docs.tsv"),
         ("mine docs.txt other.txt --model m --output pairs.jsonl", "pairs.jsonl"),
         ("evaluate --model m --data data --output t.json", "t.json"),
         ("evaluate --model m --data data --output t.json", "t.md"),
@@ -111,6 +111,20 @@ def test_what_is_not_ours_or_is_read_stays(
     with pytest.raises(SystemExit, match=r"^error: (?s:.*)(give another|move it away)"):
         main(command.split())
     assert {path: path.read_text() for path in Path().rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "evaluate --model m --data d --output e5.small",
+        "evaluate --model m --data d --output e5.md",
+        "evaluate --compare a=r.json --output v1.0",
+        "report --vectors v.parquet --output v1.0",
+    ],
+)
+def test_no_two_outputs_have_one_second_file(command: str) -> None:
+    with pytest.raises(SystemExit, match=r"name a file that ends in \.(json|md)$"):
+        main(command.split())
 
 
 @pytest.mark.parametrize(

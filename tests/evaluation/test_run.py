@@ -133,6 +133,12 @@ def test_texts_are_mapped_as_stored_vectors_are(steps: tuple[str, ...]) -> None:
     np.testing.assert_allclose(mapped, expected, atol=1e-5)
 
 
+def test_a_rank_in_the_environment_is_none_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    run(TATOEBA)
+    assert scores()["benchmark"] == "tatoeba"
+
+
 def test_scores_are_written_where_nobody_reads_what_is_printed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -182,7 +188,7 @@ def test_seeds_are_averaged_and_both_tables_written(capsys: pytest.CaptureFixtur
     [
         ("--model m --benchmark bucket --data tatoeba", "'bucket'.*'tatoeba'"),
         ("--model m --data nowhere", "nowhere"),
-        ("--model m --output tatoeba --data tatoeba", "folder"),
+        ("--model m --output scores.json --data tatoeba", "folder"),
         ("--model m --output a.json/never.json --data tatoeba", r"a\.json"),
         ("--model m --benchmark lareqa", "lareqa .*xquad-r/en.json"),
         (
@@ -201,7 +207,8 @@ def test_what_cannot_be_done_is_named(arguments: str, message: str) -> None:
     write_result("a", 0.5)
     write_result("bucc", 0.5, benchmark="bucc")
     write_result("pool", 0.5, corpus_size="30")
+    Path("scores.json").mkdir()
     Path("broken.json").write_text("{}")
     with pytest.raises((ValueError, OSError), match=message):
-        run(f"--output never.json {arguments}")
+        run(f"--output never.{'md' if 'compare' in arguments else 'json'} {arguments}")
     assert not list(Path().rglob("never*"))

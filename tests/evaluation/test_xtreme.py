@@ -135,13 +135,6 @@ def test_the_program_fine_tunes_and_measures(
     assert table in capsys.readouterr().out
 
 
-def test_an_output_with_the_ending_of_tables_keeps_the_scores(command: str) -> None:
-    write_paws_x(Path())
-    xtreme.main(f"{command} --task paws-x --output scores.md --max_steps 1".split())
-    assert json.loads(Path("scores.md").read_text())["benchmark"] == "paws-x"
-    assert "ML-CTL-CZ" in Path("scores.tables.md").read_text()
-
-
 def test_a_model_without_a_transformer_is_refused(command: str) -> None:
     write_paws_x(Path())
     tiny.static().save_pretrained("static")
