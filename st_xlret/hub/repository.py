@@ -1,8 +1,11 @@
 """A model's place on the Hub: asked before long work, filled in one commit after it."""
 
+import json
 import logging
+import re
 import shlex
 from dataclasses import KW_ONLY, dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,18 +18,12 @@ from st_xlret.marks import FOLDER_MARK, is_same, read_mark
 logger = logging.getLogger(__name__)
 
 _CARD = "README.md"
+_MODULES = "modules.json"
 # Files of a model that was there: engines would take those that stay for a part of the new one.
-_OF_MODELS = [
-    "*.safetensors",
-    "*.bin",
-    "*.onnx",
-    "*.xml",
-    "*adapter_config.json",
-    "*processor_config.json",
-    "*added_tokens.json",
-    "*special_tokens_map.json",
-    "*chat_template.*",
-]
+_OF_MODELS = re.compile(
+    r".+\.(safetensors|bin|onnx|xml)|.*(adapter_config|processor_config|added_tokens|"
+    r"special_tokens_map)\.json|.*chat_template\..*"
+)
 
 
 class _Branch(NamedTuple):
@@ -43,7 +40,8 @@ class Repository:
 
     A repository and a branch that are not there are made, the latter by `upload`, from `main`. In a
     branch that holds files, nothing is replaced unasked, and a card that somebody wrote or changed
-    never is. Of another model, that is replaced or in the `main` of a new branch, nothing stays.
+    never is. Of another model, that is replaced or in the `main` of a new branch, nothing stays;
+    files that are none of its stay.
 
     Attributes:
         repo_id: `user/name`, or `name` of the token's owner; the full name afterwards.
@@ -84,7 +82,7 @@ class Repository:
                 revision=self.revision,
                 create_pr=self.create_pr,
                 ignore_patterns=[_CARD] if keeps_card else None,
-                delete_patterns=_OF_MODELS,
+                delete_patterns=list(map(escape, self._files_of_model(branch))),
                 parent_commit=branch.commit,
             )
         except Exception as error:
@@ -125,6 +123,25 @@ class Repository:
         if self.create_pr or self._hub.revision_exists(self.repo_id, self.revision):
             raise OSError(f"{self.revision} is no branch")
         return True
+
+    def _files_of_model(self, branch: _Branch) -> list[str]:
+        """The files of the model in a branch, but for its card.
+
+        They are those that its mark names, or else at the root and in the folders of its modules.
+        """
+        if FOLDER_MARK in branch.files:
+            marked = read_mark(self._download(FOLDER_MARK, branch))
+            return [name for name in marked if name != _CARD]
+        folders = {""}
+        if _MODULES in branch.files:
+            modules = json.loads(self._download(_MODULES, branch).read_text(encoding="utf-8"))
+            folders |= {module["path"] for module in modules}
+        files = []
+        for name in branch.files:
+            folder, _, base = name.rpartition("/")
+            if folder in folders and _OF_MODELS.fullmatch(base):
+                files.append(name)
+        return files
 
     def _has_card_of_others(self, branch: _Branch) -> bool:
         """Whether the branch has a card that somebody wrote or changed."""

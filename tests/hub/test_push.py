@@ -140,6 +140,25 @@ def test_of_a_model_that_is_replaced_nothing_stays_but_a_card_by_hand(
     assert_replaced(files_of(hub, "alice/model"))
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_what_stands_beside_the_model_that_is_replaced_stays(
+    hub: Any, encoder: Path, is_ours: bool
+) -> None:
+    others = {"data/mine.bin", "german/model.safetensors", "german/config.json"}
+    if is_ours:
+        export(encoder, "one")
+        others |= {"mine.onnx"}
+    else:
+        HfApi().create_repo("alice/model")
+        HfApi().upload_folder(repo_id="alice/model", folder_path=encoder)
+        upload_mine("alice/model", "1_Pooling/old.bin")
+    upload_mine("alice/model", *others)
+    export(encoder, "two", "--overwrite")
+    files = files_of(hub, "alice/model")
+    assert others <= files.keys()
+    assert "1_Pooling/old.bin" not in files
+
+
 def assert_replaced(files: dict[str, bytes]) -> None:
     assert files["README.md"] == MINE
     assert files["notes.txt"] == MINE
