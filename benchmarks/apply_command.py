@@ -34,7 +34,7 @@ def multiply() -> Step:
     stored = fill(np.empty((ROWS, DIMENSION), np.float16))
 
     def run() -> None:
-        weight, bias = (part.astype(np.float32).T for part in CALIBRATION.dense())
+        weight, bias = (part.numpy().T for part in CALIBRATION.layer().map_of(None))
         for start in range(0, len(stored), CHUNK):
             mapped = stored[start : start + CHUNK].astype(np.float32) @ weight
             mapped += bias

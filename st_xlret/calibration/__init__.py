@@ -8,7 +8,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.bias import LanguageBias as LanguageBias
     from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
     from st_xlret.calibration.bias import measure_language_bias as measure_language_bias
     from st_xlret.calibration.checks import FitOptions as FitOptions
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.embedding import embed_pairs as embed_pairs
     from st_xlret.calibration.judged import judged_recall as judged_recall
     from st_xlret.calibration.model import calibrate as calibrate
+    from st_xlret.calibration.neighbours import LanguageBias as LanguageBias
     from st_xlret.calibration.report import Comparison as Comparison
     from st_xlret.calibration.rotation import mean_csls_criterion as mean_csls_criterion
     from st_xlret.calibration.rotation import procrustes as procrustes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.vectors import fit_calibration as fit_calibration
 
 _MODULES = {
-    "LanguageBias": "st_xlret.calibration.bias",
+    "LanguageBias": "st_xlret.calibration.neighbours",
     "measure_calibrations": "st_xlret.calibration.bias",
     "measure_language_bias": "st_xlret.calibration.bias",
     "FitOptions": "st_xlret.calibration.checks",

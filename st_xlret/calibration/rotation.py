@@ -39,14 +39,17 @@ def rotate_into_pivot(
 ) -> tuple[Maps, dict[str, str]]:
     """The part `strength` of the rotation of vectors, after maps, into the pivot's space.
 
-    Beside it, how the rotation of each language was found.
+    `maps` are in the order of `rows`. Beside the rotations, how each was found: `rotate fr` -> a
+    line.
     """
     codes = list(rows)
     width = maps.offset.shape[1]
     matrices = np.zeros((len(codes), width, width))
+    no_offsets = np.zeros((len(codes), width))
     notes: dict[str, str] = {}
-    if strength:
-        _check_counts(rows, pivot, pairs, width)
+    if not strength:
+        return Maps(matrices, no_offsets), notes
+    _check_counts(rows, pivot, pairs, width)
 
     def mapped_rows(code: str, vectors: Array) -> Tensor:
         matrix, offset = maps.of_language(codes.index(code))
@@ -56,7 +59,7 @@ def rotate_into_pivot(
         return torch.from_numpy(mapped + offset.astype(vectors.dtype))
 
     for number, code in enumerate(codes):
-        if code == pivot or not strength:
+        if code == pivot:
             continue
         if code in pairs:
             of_language, of_pivot = pairs[code]
@@ -72,7 +75,7 @@ def rotate_into_pivot(
             )
         notes[f"rotate {code}"] = note
         matrices[number] = partial_rotation(rotation, strength).numpy() - np.eye(width)
-    return Maps(matrices, np.zeros((len(codes), width))), notes
+    return Maps(matrices, no_offsets), notes
 
 
 def _check_counts(
@@ -82,12 +85,10 @@ def _check_counts(
     width: int,
 ) -> None:
     """Refuse fewer texts, or pairs, than dimensions: most of a rotation would be arbitrary."""
-    counts = {}
-    for code, vectors in rows.items():
-        counts[code] = len(pairs[code][0]) if code in pairs else len(vectors)
-    is_pivot_read = not set(rows) - {pivot} <= set(pairs)
-    if not is_pivot_read:
-        del counts[pivot]
+    counts = {code: len(vectors) for code, vectors in rows.items()}
+    counts |= {code: len(of_language) for code, (of_language, _) in pairs.items()}
+    if rows.keys() - {pivot} <= pairs.keys():  # else the texts of the pivot are read
+        counts.pop(pivot)
     few = {code: count for code, count in counts.items() if count < width}
     if few or not pairs.keys() <= rows.keys():
         raise ValueError(
@@ -339,20 +340,14 @@ class _RotationSearch:
 
 def _best_candidate(identity: _Candidate, candidates: Sequence[_Candidate]) -> tuple[Tensor, str]:
     """The rotation with the highest criterion of those that are trusted, and a line about it."""
-    trusted = [identity]
-    refused = []
-    for each in candidates:
-        if each.trusted:
-            trusted.append(each)
-        else:
-            refused.append(each)
-    best = max(trusted, key=lambda candidate: candidate.criterion)
+    ranked = sorted([identity, *candidates], key=lambda each: each.criterion, reverse=True)
+    best = next(each for each in ranked if each.trusted)
     words = [str(best)]
     if best is not identity:
         words.append(f"instead of {identity}")
+    refused = [each for each in ranked if not each.trusted]
     if refused:
-        best_refused = max(refused, key=lambda candidate: candidate.criterion)
-        words.append(f"not verified: {best_refused}")
+        words.append(f"not verified: {refused[0]}")
     return best.rotation, "; ".join(words)
 
 

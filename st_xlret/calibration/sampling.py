@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from st_xlret.calibration.checks import FitOptions
 from st_xlret.data.beir import queries_of
 from st_xlret.data.document_files import field_names, is_text_file
-from st_xlret.data.documents import Unit, read_documents
+from st_xlret.data.documents import Document, Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, read_lines
 from st_xlret.data.sources import split_sources
 from st_xlret.languages import (
@@ -43,8 +43,8 @@ _QUERY_SEED = 31
 Texts = Mapping[str, Sequence[str]]
 """Language -> texts."""
 
-Row = tuple[str, str, str]
-"""The language of a text, the text, and a name of its document."""
+_Row = tuple[str, str, Any]
+"""The language of a text, the text, and what tells its document from others of its language."""
 
 Wanted = frozenset[str] | None
 """Languages; None for all."""
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A text that may be drawn, and the file and the document that it is from."""
+    """A text that may be drawn, its language in normal form, its file, and its document in that."""
 
     language: str
     text: str
@@ -250,29 +250,27 @@ def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
 def _query_entries(queries: Any, wanted: Wanted) -> Iterator[_Entry]:
     """Queries, each a document of its own; one that names no language is identified."""
     if isinstance(queries, Mapping | Dataset):
-        for entry in _row_entries(queries, wanted):
-            yield _Entry(entry.language, entry.text, "", entry.text)
+        yield from _row_entries(queries, wanted)
         return
     sources, _ = split_sources(_as_list(queries))
     for source in sources:
         path = queries_of(Path(source)) or Path(source)
         for document in _read_queries(path, wanted):
             for text in filter(None, document.sentences):
-                yield _Entry(document.language, text, "", text)
+                yield _Entry(document.language, text, file="", document=text)
 
 
-def _read_queries(path: Path, wanted: Wanted) -> Iterator[Any]:
+def _read_queries(path: Path, wanted: Wanted) -> Iterator[Document]:
     """The queries of a file as documents: records, or a query on each line."""
     if _RECORDS.search(path.name) and not is_text_file(path):
         names = field_names(path)
         column = next((name for name in _QUERY_COLUMNS if find_fields(names, [name])), None)
-        yield from read_documents([path], languages=wanted, unit="text", column=column)
-        return
+        return read_documents([path], languages=wanted, unit="text", column=column)
     language = {}
     with suppress(ValueError):
         language["language"] = language_in_name(path)
     records = [{"text": text, **language} for _, text in read_lines(path)]
-    yield from read_documents([records], languages=wanted, unit="text")
+    return read_documents([records], languages=wanted, unit="text")
 
 
 def _text_entries(
@@ -306,20 +304,19 @@ def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:
             raise DataError(f"a text must be a string, found {text!r:.40} in {code!r}")
         language = match_language(check_language(code), wanted)
         if language is not None and text.strip():
-            yield _Entry(language, text.strip(), language, document)
+            yield _Entry(language, text.strip(), file=language, document=str(document))
 
 
-def _rows_of_mapping(texts: Texts) -> Iterator[Row]:
+def _rows_of_mapping(texts: Texts) -> Iterator[_Row]:
     for code, part in texts.items():
         if isinstance(part, str):
             raise DataError(f"a list of texts is needed in {code!r}, found the text {part!r:.40}")
-        for row, text in enumerate(part):
-            yield code, text, str(row)
+        for number, text in enumerate(part):
+            yield code, text, number
 
 
-def _rows_of_dataset(texts: Dataset) -> Iterator[Row]:
-    column = next((name for name in _TEXT_COLUMNS if name in texts.column_names), "text")
-    documents: Iterable[Any] = range(len(texts))
-    if "document" in texts.column_names:
-        documents = texts["document"]
-    yield from zip(texts["language"], texts[column], map(str, documents), strict=True)
+def _rows_of_dataset(texts: Dataset) -> Iterator[_Row]:
+    names = texts.column_names
+    column = next((name for name in _TEXT_COLUMNS if name in names), "text")
+    documents = texts["document"] if "document" in names else range(len(texts))
+    return zip(texts["language"], texts[column], documents, strict=True)

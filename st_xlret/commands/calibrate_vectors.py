@@ -14,8 +14,6 @@ from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from st_xlret.calibration.judged import Batch, Recall
     from st_xlret.calibration.report import Comparison
     from st_xlret.calibration.vectors import VectorCalibration
@@ -32,23 +30,20 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     if options.queries:
         address = " ".join(options.queries)  # several are no address
         queries = replace(stored, vectors=address).open_store()
-
     of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
     count = texts.texts_per_language or of_fit.usual_texts
-
-    def sample(vectors: Store, min_texts: int) -> dict[str, ArrayLike]:
-        return sample_vectors(
-            vectors, texts.languages, count, min_texts=min_texts, seed=options.seed
-        )
-
-    documents = sample(store, options.min_texts)
+    documents = sample_vectors(
+        store, texts.languages, count, min_texts=of_fit.min_texts, seed=of_fit.seed
+    )
     if texts.model is not None and len(documents) > 1:
         raise ValueError(
             f"--model {texts.model} is for vectors in one language, and these are in several"
         )
     unlabelled = None
     if queries is not None and not options.qrels:
-        unlabelled = sample(queries, of_fit.min_queries)
+        unlabelled = sample_vectors(
+            queries, texts.languages, count, min_texts=of_fit.min_queries, seed=of_fit.seed
+        )
     fitted, comparison = fit_sample(
         documents,
         of_fit,
@@ -57,18 +52,16 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         queries=unlabelled,
         phrases=options.phrases,
     )
-    judged = None
-    if queries is not None and options.qrels:
-        judged = _judge(fitted, store, queries, options)
-        if judged.used != fitted.strength:
-            fitted = fitted.at(judged.used)
-            comparison = comparison and replace(comparison, strength=judged.used)
-
-    _write(fitted, comparison, judged, options)
-    if judged is not None:
-        print(f"\n{judged}\n")
-    else:
+    if queries is None or not options.qrels:
+        _write(fitted, comparison, options)
         print_result(comparison, list(documents), options, texts, stored)
+    else:
+        judged = _judge(fitted, store, queries, options)
+        fitted = fitted.at(judged.used)
+        if comparison is not None:
+            comparison = replace(comparison, strength=judged.used)
+        _write(fitted, comparison, options, judged=judged.as_json())
+        print(f"\n{judged}\n")
     _print_usage(fitted, options.output)
 
 
@@ -150,21 +143,23 @@ def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arg
 
 
 def _usable_rows(store: Store) -> Iterator[Batch]:
-    """Names, vectors and languages of the rows that have both of these."""
+    """The rows that have a vector and a language."""
+    from st_xlret.calibration.judged import Batch
+
     for batch in store.batches():
         vectors, is_usable, codes = store.check_rows(batch)
         (rows,) = is_usable.nonzero()
         names = batch.column("id").take(rows).to_pylist()
-        yield names, vectors[rows], codes[rows].tolist()
+        yield Batch(names, vectors[rows], codes[rows].tolist())
 
 
 def _write(
     calibration: VectorCalibration,
     comparison: Comparison | None,
-    judged: _Judged | None,
     options: Arguments,
+    **more: Any,
 ) -> None:
-    more = {} if judged is None else {"judged": judged.as_json()}
+    """Write the map, and its report with entries `more`, into the folder of the output."""
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         calibration.save(folder)
         if comparison is not None:

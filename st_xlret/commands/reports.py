@@ -14,12 +14,16 @@ from st_xlret.secrets import without_secrets
 
 if TYPE_CHECKING:
     from st_xlret.calibration.report import Comparison
+    from st_xlret.commands.sources import SampleArguments, StoreArguments
 
 _SECONDS_OF_A_TEXT = 0.015  # of one core, by an encoder of 12 small layers
 
 
 def command_in_words(command: str, *groups: Any, **changes: object) -> str:
-    """A command that gives the options of groups which are not the defaults, but for changes."""
+    """A command that gives the options of groups which are not the defaults, but for changes.
+
+    Groups are dataclasses of options, whose values may all be left out.
+    """
     words = ["st-xlret", command]
     for group in groups:
         usual = type(group)()
@@ -35,32 +39,34 @@ def command_in_words(command: str, *groups: Any, **changes: object) -> str:
     return without_secrets(shlex.join(words))
 
 
-def advised_command(comparison: Comparison, options: Arguments, *sources: Any) -> str:
-    """The command of `calibrate` that the verdict leads to."""
+def advised_command(
+    comparison: Comparison,
+    options: Arguments,
+    texts: SampleArguments,
+    stored: StoreArguments | None = None,
+) -> str:
+    """The command that the verdict leads to; `stored` are the vectors that are calibrated."""
+    sources = [texts] if stored is None else [texts, stored]
     steps, strength = comparison.advised()
-    if strength == 0:
-        return measuring_command(options, *sources)
-    if (steps, strength) == (comparison.steps, comparison.strength):
+    if (steps, strength) == (comparison.steps, comparison.strength) and strength:
         return f"none is left to run, {options.output} is calibrated so"
-    return command_in_words(
-        "calibrate",
-        *sources,
-        options,
-        steps=list(steps),
-        strength=f"{strength:g}",
-        overwrite=True,
-    )
-
-
-def measuring_command(options: Arguments, texts: Any, *stored: Any) -> str:
-    """The command that measures by questions with known answers, where documents cannot."""
-    if not stored:
+    if strength:
+        return command_in_words(
+            "calibrate",
+            *sources,
+            options,
+            steps=list(steps),
+            strength=f"{strength:g}",
+            overwrite=True,
+        )
+    # Documents show nothing to remove: questions with known answers measure what they cannot.
+    if stored is None:
         return (
             f"st-xlret evaluate --model {shlex.quote(options.output)} --benchmark retrieval "
             "--data FOLDER --output scores.json"
         )
     asked = {"queries": ["QUERIES"], "qrels": "QRELS", "overwrite": True}
-    return command_in_words("calibrate", texts, *stored, options, **asked)
+    return command_in_words("calibrate", *sources, options, **asked)
 
 
 def print_report(comparison: Comparison, command: str, *, details: bool) -> None:
@@ -72,13 +78,17 @@ def print_report(comparison: Comparison, command: str, *, details: bool) -> None
 
 
 def print_result(
-    comparison: Comparison | None, languages: Sequence[str], options: Arguments, *sources: Any
+    comparison: Comparison | None,
+    languages: Sequence[str],
+    options: Arguments,
+    texts: SampleArguments,
+    stored: StoreArguments | None = None,
 ) -> None:
     """Print what a calibration does; of documents in one language, that they cannot show it."""
     from st_xlret.calibration.panels import panel_paragraphs
 
     if comparison is not None:
-        command = advised_command(comparison, options, *sources)
+        command = advised_command(comparison, options, texts, stored)
         print_report(comparison, command, details=options.details)
         return
     panel = ", ".join(code for code in panel_paragraphs() if code not in languages)

@@ -29,12 +29,23 @@ def mean_of(rows: dict[str, NDArray]) -> NDArray:
     return np.stack([part.mean(axis=0) for part in rows.values()])
 
 
+def weight_and_bias(
+    calibration: VectorCalibration, role: Any, number: int
+) -> tuple[NDArray, NDArray]:
+    """W (d, d) and b (d,) of one map `y = W x + b`, in float64."""
+    basis = calibration.basis
+    origin = np.zeros((1, basis.shape[1]))
+    of_unit_vectors = calibration.added_coordinates(basis, role, number) @ basis.T
+    bias = calibration.added_coordinates(origin, role, number)[0] @ basis.T
+    return np.eye(calibration.dimension) + (of_unit_vectors - bias).T, bias
+
+
 def apply(calibration: VectorCalibration, rows: NDArray, role: Any, code: str = "") -> NDArray:
     """Mapped rows in float64, not scaled to unit length."""
     number = 0
     if calibration.languages:
         number = calibration.languages.index(code)
-    weight, bias = calibration.dense(role, number)
+    weight, bias = weight_and_bias(calibration, role, number)
     return rows @ weight.T + bias
 
 
@@ -42,6 +53,6 @@ def maps_of(calibration: VectorCalibration, role: Any = "document") -> list[NDAr
     """The weight and the bias of each map, side by side."""
     maps = []
     for number in range(max(1, len(calibration.languages))):
-        weight, bias = calibration.dense(role, number)
+        weight, bias = weight_and_bias(calibration, role, number)
         maps.append(np.column_stack([weight, bias]))
     return maps

@@ -7,8 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import FitOptions, VectorCalibration
-from st_xlret.calibration.bias import BiasFigures, LanguageBias
+from st_xlret.calibration.bias import BiasFigures
 from st_xlret.calibration.choose import fit_and_compare
+from st_xlret.calibration.neighbours import LanguageBias
 from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
 
 
@@ -46,13 +47,13 @@ def bias(own: float) -> LanguageBias:
     )
 
 
-def figures(search: float, documents: float, kept: float = 1.0, **about: Any) -> BiasFigures:
+def figures(search: float, documents: float, kept: float = 1.0) -> BiasFigures:
     """By the shares of results in the language of a text, for searches and between documents.
 
     As it is, they are 0.7, of which 0.45 is preference.
     """
     removed = min(1 - abs(search - 0.25) / 0.45, 0.7)
-    return BiasFigures(bias(search), bias(documents), kept, removed, **about)
+    return BiasFigures(bias(search), bias(documents), kept, removed)
 
 
 STRONG = figures(0.7, 0.7)
@@ -66,7 +67,7 @@ def comparison(strength: float, of_strengths: dict, **about: Any) -> Comparison:
         steps=about.pop("steps", ("lsar",)),
         queries_only=False,
         strength=strength,
-        sides={False: of_strengths},
+        strengths=of_strengths,
         **about,
     )
 
@@ -74,24 +75,22 @@ def comparison(strength: float, of_strengths: dict, **about: Any) -> Comparison:
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_both_ways_are_measured_at_every_strength(queries_only: bool) -> None:
     _, compared = compare(translated(), strength=1.0, queries_only=queries_only)
-    for only in (True, False):
-        rows = compared.sides[only]
+    for rows in (compared.strengths, compared.other_side):
         assert list(rows) == list(STRENGTHS)
         shares = [each.search.same_language_share for each in rows.values()]
         assert shares[0] > shares[5] > shares[10]
         assert rows[0.0].neighbours_kept == 1
         assert rows[1.0].neighbours_kept < 1
-        assert {each.queries_only for each in rows.values()} == {only}
 
 
 @pytest.mark.parametrize("queries_only", [True, False])
 def test_by_default_the_strength_is_the_best(queries_only: bool) -> None:
     fitted, compared = compare(translated(), queries_only=queries_only)
-    best = best_strength(compared.sides[queries_only])
+    best = best_strength(compared.strengths)
     assert best > 0
     assert fitted.strength == best
     assert fitted.queries_only == queries_only
-    assert compared.after == compared.sides[queries_only][best]
+    assert compared.after == compared.strengths[best]
     assert f"| {best:g} (used) " in compared.strengths_table()
     assert f"at strength {best:g}" in compared.verdict()
     chance = compared.as_json()["after"]["documents"]["chance"]
@@ -115,8 +114,7 @@ def test_a_strength_that_is_given_is_measured_beside_the_others() -> None:
 
 def test_other_steps_are_measured_beside_lsar() -> None:
     _, compared = compare(translated(), steps=("shift", "scale"))
-    assert list(compared.sides) == [False]  # scale maps both sides
-    assert compared.after.needs_language
+    assert compared.other_side == {}  # scale maps both sides
     of_lsar = compare(translated())[1].strengths
     scores = {strength: each.score() for strength, each in of_lsar.items()}
     assert {strength: each.score() for strength, each in compared.lsar.items()} == scores
@@ -159,7 +157,7 @@ def test_the_strength_with_the_highest_score_is_advised(
 def test_lsar_is_advised_where_it_is_better_than_steps_that_need_the_language(
     share: float, advised: tuple
 ) -> None:
-    shift = {0.0: STRONG, 1.0: figures(0.4, 0.3, needs_language=True)}
+    shift = {0.0: STRONG, 1.0: figures(0.4, 0.3)}
     of_lsar = {0.0: STRONG, 0.8: figures(share, share)}
     compared = comparison(1.0, shift, steps=("shift",), lsar=of_lsar)
     assert compared.advised()[0] == advised

@@ -62,7 +62,7 @@ def test_one_call_gives_a_model_that_needs_no_language(
 ) -> None:
     calibrated, comparison = calibrate(model, queries_only=queries_only, phrases=False)
     assert isinstance(list(calibrated.children())[-1], last_module)
-    assert comparison.after.queries_only == queries_only
+    assert comparison.queries_only == queries_only
     calibrated.save(str(tmp_path / "model"))
     loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
 

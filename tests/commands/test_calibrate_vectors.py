@@ -210,7 +210,7 @@ def test_stored_vectors_in_one_language_need_their_encoder(tmp_path: Path) -> No
 
 
 def test_few_vectors_in_one_language_are_refused_before_the_panel_joins(tmp_path: Path) -> None:
-    few = {"vector": np.eye(12, 8).tolist(), "language": ["en"] * 12}
+    few = {"vector": np.ones((12, 8)).tolist(), "language": ["en"] * 12}
     pq.write_table(pa.table(few), tmp_path / "stored.parquet")
     words = ["--vectors", str(tmp_path / "stored.parquet"), "--output", str(tmp_path / "map")]
     with pytest.raises(ValueError, match="no language has 20 vectors"):
