@@ -46,7 +46,7 @@ class Arguments(EncoderArguments):
 
 
 class _Text(NamedTuple):
-    """A text of a document, with the name and the file of that."""
+    """A text of a document, with the id and the file of that."""
 
     text: str
     language: str
@@ -114,7 +114,7 @@ def _texts_of_documents(options: Arguments, bad_lines: BadLines) -> Iterator[_Te
     for document in documents:
         for text in document.sentences:
             if text:
-                yield _Text(text, document.language, document.name, document.file)
+                yield _Text(text, document.language, document.id, document.file)
 
 
 class _Index:

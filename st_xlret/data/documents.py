@@ -53,11 +53,15 @@ _IDENTIFIED_BY = 1_000  # characters
 
 
 class Document(NamedTuple):
-    """A document as read: its cleaned texts, what tells it from others, and its (last) line."""
+    """A document as read: its cleaned texts, and its (last) line.
+
+    Its id tells it from others; a name, such as a title, may be that of several, as parts of one.
+    """
 
     language: str
     sentences: list[str]
     name: str
+    id: str
     file: str
     line: int
 
@@ -238,7 +242,8 @@ class _DocumentSources:
                 continue
             if code is not None:
                 place = f"{source}:{line}" if is_one_of_several else str(line)
-                yield Document(code, texts, _name_of(record, place), source, line)
+                name, id = _name_and_id(record, place)
+                yield Document(code, texts, name, id, source, line)
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language left out.
@@ -297,13 +302,15 @@ def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator
         yield line, record
 
 
-def _name_of(record: Mapping[str, Any], place: str) -> str:
-    """What tells a document from others: the name that it has, or its place."""
-    names = [metadata_of(record).get("document"), record.get("title"), record.get("id")]
-    for name in names:
-        if not is_missing(name):
-            return str(name)
-    return place
+def _name_and_id(record: Mapping[str, Any], place: str) -> tuple[str, str]:
+    """What a document is called, and what tells it from others, such as its place."""
+    document = metadata_of(record).get("document")
+    id = _first_present(document, record.get("id"), record.get("_id"), place)
+    return _first_present(document, record.get("title"), id), id
+
+
+def _first_present(*values: Any) -> str:
+    return next(str(value) for value in values if not is_missing(value))
 
 
 def _split_into_units(

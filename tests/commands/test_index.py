@@ -94,3 +94,15 @@ def test_only_an_index_is_replaced(command: list[str]) -> None:
     with pytest.raises(SystemExit, match=r"index\.parquet"):
         main([*command, "--overwrite"])
     assert pq.read_table(file).num_rows == 1
+
+
+def test_documents_of_one_title_stay_apart(
+    command: list[str], documents: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": str(row), "title": "Home", "text": "sun.", "language": "en"} for row in range(4)]
+    documents.write_text("\n".join(map(json.dumps, rows)))
+    main(command)
+    capsys.readouterr()
+    main(["search", command[-1], "--query", "sun", "--group_field", "document", "--json"])
+    (result,) = capsys.readouterr().out.splitlines()
+    assert len(json.loads(result)["results"]) == 4
