@@ -456,3 +456,8 @@ def test_another_tokenizer_or_configuration_has_another_fingerprint(change: Any)
     assert encoding.fingerprint(model) == before
     change(model)
     assert encoding.fingerprint(model) != before
+
+
+def test_a_mapping_is_no_list_of_texts() -> None:
+    with pytest.raises(TypeError, match="not a dict"):
+        encode(transformer(), {"text": "sun"})  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -61,6 +61,8 @@ def encode(
         >>> encode(model, ["one", "one"], ["fr-CA", "eng"], role="query").tolist()
         [[1.5, 0.0], [1.0, 0.0]]
     """
+    if isinstance(texts, Mapping):
+        raise TypeError(f"give a text or a list of texts, not a {type(texts).__name__}")
     if precision in _ROUNDED:
         rows = [texts] if isinstance(texts, str) else texts
         vectors = encode(model, rows, language, role=role, **options)

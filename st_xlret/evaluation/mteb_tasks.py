@@ -107,7 +107,7 @@ class _LocalTask(AbsTask):
     """A task whose texts are in local files; `load_evaluator` reads them."""
 
     load_evaluator: Any = None
-    scored_model: Any = None
+    scores: Any = None
     _calculate_descriptive_statistics_from_split: Any = None  # the data is in local files
 
     def load_data(self, num_proc: int | None = None, **options: Any) -> None:
@@ -121,18 +121,22 @@ class _LocalTask(AbsTask):
         self.dataset = {name: {split: None} for name in self.hf_subsets}
         self.data_loaded = True
 
+    def evaluate(self, *arguments: Any, **options: Any) -> Any:
+        """Measure a model, anew at each call: it may have been trained since."""
+        self.scores = None
+        return super().evaluate(*arguments, **options)
+
     # mteb's extension point, an abstract method of AbsTask. It is called for one subset after the
     # other; all are measured at once, so that every text is embedded once.
     def _evaluate_subset(
         self, model: Any, *_: Any, hf_split: str, hf_subset: str, encode_kwargs: Any, **__: Any
     ) -> Any:
-        if self.scored_model is not model:
+        if self.scores is None:
             options = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
             self.evaluator.embed_texts = _MtebEncoder(self.evaluator, model, options)
             name = model.mteb_model_meta.similarity_fn_name
             self.evaluator.similarity = str(getattr(name, "value", name) or "cosine")
             self.scores = self.evaluator.score(model)
-            self.scored_model = model
         return dict(self.scores[_subset_language(hf_subset)])
 
 

@@ -74,6 +74,19 @@ def test_scores_are_those_of_our_evaluators(
         assert scores[code]["main_score"] == pytest.approx(values[kind.primary], abs=1e-5)
 
 
+def test_a_model_that_was_trained_since_is_measured_anew(
+    static_model: SentenceTransformer, tmp_path: Path
+) -> None:
+    folder = write_tatoeba(tmp_path)
+    task = mteb_task("tatoeba", folder, ["de"])
+    before = evaluate(static_model, task)
+    for weight in static_model.parameters():
+        weight.data[::2] *= -1
+    after = evaluate(static_model, task)
+    assert after != before
+    assert after == evaluate(static_model, mteb_task("tatoeba", folder, ["de"]))
+
+
 def test_some_languages_alone(static_model: SentenceTransformer, tmp_path: Path) -> None:
     task = mteb_task("tatoeba", write_tatoeba(tmp_path), ["de"])
     assert list(evaluate(static_model, task)) == ["de"]
