@@ -284,7 +284,7 @@ def _text_entries(
         _as_list(texts), languages=wanted, unit=unit, bad_lines=bad_lines
     ):
         # A document in several languages is one in each.
-        name = f"{document.language} {document.name}"
+        name = f"{document.language} {document.id}"
         for text in filter(None, document.sentences):
             yield _Entry(document.language, text, document.file, name)
     bad_lines.warn()

@@ -53,14 +53,10 @@ _IDENTIFIED_BY = 1_000  # characters
 
 
 class Document(NamedTuple):
-    """A document as read: its cleaned texts, and its (last) line.
-
-    Its id tells it from others; a name, such as a title, may be that of several, as parts of one.
-    """
+    """A document as read: its cleaned texts, what tells it from others, and its (last) line."""
 
     language: str
     sentences: list[str]
-    name: str
     id: str
     file: str
     line: int
@@ -242,8 +238,7 @@ class _DocumentSources:
                 continue
             if code is not None:
                 place = f"{source}:{line}" if is_one_of_several else str(line)
-                name, id = _name_and_id(record, place)
-                yield Document(code, texts, name, id, source, line)
+                yield Document(code, texts, _id_of(record, place), source, line)
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language left out.
@@ -302,15 +297,16 @@ def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator
         yield line, record
 
 
-def _name_and_id(record: Mapping[str, Any], place: str) -> tuple[str, str]:
-    """What a document is called, and what tells it from others, such as its place."""
-    document = metadata_of(record).get("document")
-    id = _first_present(document, record.get("id"), record.get("_id"), place)
-    return _first_present(document, record.get("title"), id), id
+def _id_of(record: Mapping[str, Any], place: str) -> str:
+    """What tells a document from others: the id that it has, or its place.
 
-
-def _first_present(*values: Any) -> str:
-    return next(str(value) for value in values if not is_missing(value))
+    Several documents may have one title.
+    """
+    ids = [metadata_of(record).get("document"), record.get("id"), record.get("_id")]
+    for value in ids:
+        if not is_missing(value):
+            return str(value)
+    return place
 
 
 def _split_into_units(

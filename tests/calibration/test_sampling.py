@@ -69,8 +69,8 @@ def test_every_document_gives_a_text_before_one_gives_two() -> None:
 THREE_LANGUAGES = {"en": ["a", "b", "c"], "fr": ["d", "e", "f"], "sw": ["g"]}
 
 
-def test_texts_of_one_title_are_documents_of_their_own(tmp_path: Path, caplog: Any) -> None:
-    records = [{"title": "News", **row} for row in rows_of(TEXTS)]
+def test_texts_of_one_document_count_as_documents_of_their_own(tmp_path: Path, caplog: Any) -> None:
+    records = [{"metadata": {"document": "News"}, **row} for row in rows_of(TEXTS)]
     drawn = sample_texts(write_lines(tmp_path / "a.jsonl", records))
     numbers = [*drawn["en"].documents, *drawn["fr"].documents]
     assert len(set(numbers)) == len(numbers) == 60
