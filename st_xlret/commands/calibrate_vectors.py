@@ -14,7 +14,7 @@ from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.judged import Batch, Recall
+    from st_xlret.calibration.judged import Batch, Halves, Recall
     from st_xlret.calibration.report import Comparison
     from st_xlret.calibration.vectors import VectorCalibration
 
@@ -70,21 +70,22 @@ class _Judged:
     """What judged queries find.
 
     Attributes:
-        recalls: Strength -> what the half of them finds that chooses, and what the other half does.
+        recalls: Strength, among them 0 -> what the first half of them finds, which chooses, and
+            what the second half does, which reports.
         used: The strength that is used.
     """
 
-    recalls: dict[float, tuple[Recall, Recall]]
+    recalls: dict[float, Halves]
     used: float
 
     @property
     def best(self) -> float:
         """The strength by which the half that chooses finds most."""
-        return max(self.recalls, key=lambda strength: self.recalls[strength][0].overall)
+        return max(self.recalls, key=lambda strength: self.recalls[strength].first.overall)
 
     def __str__(self) -> str:
         first, second = self.recalls[self.used]
-        before = self.recalls[0.0][1]
+        before = self.recalls[0.0].second
         lowest, highest = second.gain_over(before)
         what = f"strength {self.used:g}"
         if self.used != self.best:
@@ -160,12 +161,14 @@ def _write(
     **more: Any,
 ) -> None:
     """Write the map, and its report with entries `more`, into the folder of the output."""
+    from st_xlret.calibration.report import LANGUAGE_BIAS
+
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         calibration.save(folder)
         if comparison is not None:
             comparison.write(folder, **more)
         elif more:
-            write_json(folder / "language_bias.json", more)
+            write_json(folder / LANGUAGE_BIAS, more)
 
 
 def _print_usage(calibration: VectorCalibration, output: str) -> None:

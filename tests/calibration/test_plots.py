@@ -44,22 +44,20 @@ def test_a_heat_map_of_many_languages_has_fewer_words(figures: list[Any]) -> Non
     assert labels == [f"l{row}" for row in range(0, 121, 3)]
 
 
-AS_IT_IS = {
-    "strength": 0.0,
-    "neighbours_kept": 1.0,
-    "same_language_share": 0.75,
-    "chance": 0.5,
-}
-WHOLE = {
-    "strength": 1.0,
-    "neighbours_kept": 0.5,
-    "same_language_share": 0.25,
-    "chance": 0.5,
-}
+def row(strength: float, kept: float, same_language: float) -> plots.StrengthRow:
+    return plots.StrengthRow(
+        strength=strength,
+        neighbours_kept=kept,
+        removed=0.0,
+        same_language_share=same_language,
+        chance=0.5,
+        score=0.0,
+    )
 
 
 def test_strengths_go_from_left_to_right_and_the_chosen_one_is_marked(figures: list[Any]) -> None:
-    plots.plot_strengths([AS_IT_IS, WHOLE], "strength.png", chosen=0.75)
+    rows = [row(0.0, 1.0, 0.75), row(1.0, 0.5, 0.25)]
+    plots.plot_strengths(rows, "strength.png", chosen=0.75)
     axis = figures[0].axes[0]
     in_others, kept, without_bias, chosen = axis.lines
     left, right = axis.get_xlim()
