@@ -3,7 +3,9 @@
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -22,7 +24,7 @@ from st_xlret.data.document_files import (
     read_records,
 )
 from st_xlret.data.kept import Counts, Loader
-from st_xlret.data.reading import BadLines
+from st_xlret.data.reading import BadLines, DataError
 from st_xlret.data.sources import records_identity, source_files, split_sources
 from st_xlret.data.texts import clean_text, join_sentences, split_sentences
 from st_xlret.files import PathLike
@@ -53,13 +55,24 @@ _IDENTIFIED_BY = 1_000  # characters
 
 
 class Document(NamedTuple):
-    """A document as read: its cleaned texts, what tells it from others, and its (last) line."""
+    """A document as read: its cleaned texts, what tells it from others, and its (last) line.
+
+    `in_rows` is true where records name it as their `document`.
+    """
 
     language: str
     sentences: list[str]
     id: str
     file: str
     line: int
+    in_rows: bool = False
+
+
+class _Row(NamedTuple):
+    """What a record has of a document, and its place there."""
+
+    part: Document
+    position: float
 
 
 def load_documents(
@@ -80,8 +93,9 @@ def load_documents(
     Args:
         sources: One or several of: a file or a folder of them, as `FORMATS` says; a Hugging Face
             data set `NAME[:CONFIG[:SPLIT]][=LANGUAGE]`, streamed; a `datasets.Dataset`, its folder,
-            a data frame (pandas, Polars, Arrow), or another iterable of records. The language of a
-            text that names none is identified, which needs the extra `langid`.
+            a data frame (pandas, Polars, Arrow), or another iterable of records. Records that
+            follow each other with one `document` are one, in the order of `position`. The language
+            of a text that names none is identified, which needs the extra `langid`.
         languages: Codes to keep. `"pt"` also takes `"pt-br"`, as `"pt"`, unless `"pt-br"` is named
             too.
         exclude: Text files of sentences to leave out, whatever their case, punctuation and white
@@ -113,7 +127,10 @@ def load_documents(
 def _sentence_rows(opened: "_DocumentSources", loader: Loader) -> Iterator[tuple[Any, ...]]:
     number = 0
     counts = loader.counts
+    seen: set[tuple[str, str, str]] = set()
     for document in opened.documents("sentence", loader.bad_lines):
+        if document.in_rows:
+            _refuse_scattered(document, seen)
         texts = list(filter(None, document.sentences))
         sentences = [text for text in texts if not loader.excludes(text)]
         language = document.language
@@ -124,6 +141,14 @@ def _sentence_rows(opened: "_DocumentSources", loader: Loader) -> Iterator[tuple
             yield sentence, language, number, position
         if sentences:
             number += 1
+
+
+def _refuse_scattered(document: Document, seen: set[tuple[str, str, str]]) -> None:
+    key = (document.file, document.language, document.id)
+    if key in seen:
+        problem = f"document {document.id!r} has rows before: put them together, as sorting does"
+        raise DataError(problem, document.file, document.line)
+    seen.add(key)
 
 
 def read_documents(
@@ -217,11 +242,12 @@ class _DocumentSources:
         for name, collection in self._collections.items():
             streams[name] = enumerate(collection, start=1)
         for name, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
-            yield from self._documents_of(name, records, unit, bad_lines)
+            rows = self._rows_of(name, records, unit, bad_lines)
+            yield from _joined(rows, in_one_text=unit == "document")
 
-    def _documents_of(
+    def _rows_of(
         self, source: str, records: Records, unit: Unit | None, bad_lines: BadLines
-    ) -> Iterator[Document]:
+    ) -> Iterator[_Row]:
         is_corpus = beir.is_corpus(Path(source))
         unit = unit or ("document" if is_corpus else "sentence")
         is_one_of_several = len(self.files) + len(self._collections) > 1
@@ -238,7 +264,11 @@ class _DocumentSources:
                 continue
             if code is not None:
                 place = f"{source}:{line}" if is_one_of_several else str(line)
-                yield Document(code, texts, _id_of(record, place), source, line)
+                named = self._document_of(record)
+                in_rows = bool(named) and not is_corpus
+                id = named or _id_of(record, place)
+                part = Document(code, texts, id, source, line, in_rows)
+                yield _Row(part, _position_of(record))
 
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language left out.
@@ -278,6 +308,14 @@ class _DocumentSources:
             code = self._identifier.identify(text[:_IDENTIFIED_BY], self.languages or ())
         return code if code == UNKNOWN else check_language(code)
 
+    def _document_of(self, record: Mapping[str, Any]) -> str:
+        """The document that a record says it is of; "" for none."""
+        for values in (record, metadata_of(record)):
+            for field in the_fields(values, ["document"]):
+                if field != self.column and not is_missing(values[field]):
+                    return str(values[field])
+        return ""
+
 
 def _languages_of_folders(file: Path) -> dict[str, str | None]:
     """The languages that the names of the folders of a file are, such as `language=fr`."""
@@ -297,16 +335,46 @@ def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator
         yield line, record
 
 
+def _position_of(record: Mapping[str, Any]) -> float:
+    """The place in its document; rows without any stay in their order."""
+    for field in the_fields(record, ["position"]):
+        if not is_missing(record[field]):
+            with suppress(TypeError, ValueError):
+                return float(record[field])
+    return 0.0
+
+
 def _id_of(record: Mapping[str, Any], place: str) -> str:
     """What tells a document from others: the id that it has, or its place.
 
     Several documents may have one title.
     """
-    ids = [metadata_of(record).get("document"), record.get("id"), record.get("_id")]
-    for value in ids:
+    for value in (record.get("id"), record.get("_id")):
         if not is_missing(value):
             return str(value)
     return place
+
+
+def _joined(rows: Iterable[_Row], *, in_one_text: bool) -> Iterator[Document]:
+    """The documents of rows, those that follow each other in one `document` joined."""
+    for (_, in_rows), group in groupby(rows, key=lambda row: (row.part.id, row.part.in_rows)):
+        if in_rows:
+            in_order = sorted(group, key=lambda row: row.position)
+            yield from _by_language([row.part for row in in_order], in_one_text)
+        else:
+            yield from (row.part for row in group)
+
+
+def _by_language(parts: Sequence[Document], in_one_text: bool) -> Iterator[Document]:
+    """A document in several languages is one in each."""
+    texts: dict[str, list[str]] = {}
+    for part in parts:
+        texts.setdefault(part.language, []).extend(filter(None, part.sentences))
+    for language, of_language in texts.items():
+        sentences = of_language
+        if in_one_text:
+            sentences = [join_sentences(of_language, language)]
+        yield parts[-1]._replace(language=language, sentences=sentences)
 
 
 def _split_into_units(

@@ -216,6 +216,61 @@ def test_units_and_names(tmp_path: Path) -> None:
     )
 
 
+OF_ONE_DOCUMENT = [  # in the order of their places, which is not that of the rows
+    {"document": 7, "language": "en", "position": 10, "text": "Four."},
+    {"document": 7, "language": "en", "position": 2, "text": "One. Two."},
+    {"document": 7, "language": "fr", "position": 3, "text": "Un."},
+    {"document": 7, "language": "en", "position": 3, "text": "Three."},
+]
+
+
+def as_source(kind: str, records: list[dict[str, Any]], folder: Path) -> Any:
+    """Records as what `load_documents` takes."""
+    table = Dataset.from_list(records)
+    if kind == "folder":
+        table.save_to_disk(folder / "saved")
+        return folder / "saved"
+    if kind == "frame":
+        return table.to_pandas()
+    if kind == "records":
+        return [records]
+    file = folder / f"d.{kind}"
+    {"jsonl": table.to_json, "parquet": table.to_parquet, "csv": table.to_csv}[kind](file)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["folder", "frame", "records", "jsonl", "parquet", "csv"])
+def test_rows_of_one_document_are_joined_by_their_places(kind: str, tmp_path: Path) -> None:
+    other = {"document": 8, "language": "en", "position": 0, "text": "Five."}
+    source = as_source(kind, [*OF_ONE_DOCUMENT, other], tmp_path)
+    english = ["One.", "Two.", "Three.", "Four."]
+    expected = [(text, "en", 0, position) for position, text in enumerate(english)]
+    expected += [("Un.", "fr", 1, 0), ("Five.", "en", 2, 0)]
+    assert rows(read(source)[0]) == expected
+    documents = read_documents(source, unit="document")
+    assert [(one.id, one.sentences) for one in documents] == [
+        ("7", ["One. Two. Three. Four."]),
+        ("7", ["Un."]),
+        ("8", ["Five."]),
+    ]
+
+
+def test_a_table_of_documents_that_is_read_again_is_the_same(tmp_path: Path) -> None:
+    table, _ = read([document("en", "One.", "Two.") | {"id": str(place)} for place in range(3)])
+    table.save_to_disk(tmp_path / "saved")
+    for source in (table, tmp_path / "saved"):
+        assert rows(read(source)[0]) == rows(table)
+
+
+def test_rows_of_a_document_that_stand_apart_are_no_documents(tmp_path: Path) -> None:
+    other = {"document": 8, "language": "en", "text": "Five."}
+    source = write_jsonl(tmp_path / "d.jsonl", [*OF_ONE_DOCUMENT, other, OF_ONE_DOCUMENT[0]])
+    with pytest.raises(DataError, match="d.jsonl, line 6: document '7' has rows before"):
+        read(source)
+    # An index needs no order.
+    assert [one.id for one in read_documents(source)] == ["7", "7", "8", "7"]
+
+
 def test_a_document_of_beir_is_title_and_text_as_the_benchmark_embeds_it(tmp_path: Path) -> None:
     titles = ["A title.", "A title.", "A title.", "", None]
     bodies = ["", " ", "One. Two.", "One.", "Two."]
