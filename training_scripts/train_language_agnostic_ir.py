@@ -100,7 +100,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     questions = None
     question_evaluator = None
     if data.retrieval:
-        questions, question_evaluator = data.load_questions(encoder.model, args)
+        kept = [*data.languages, "en"] if data.languages else None
+        questions, question_evaluator = data.load_questions(encoder.model, args, languages=kept)
     pairs, pair_evaluator = data.load_pairs(args.seed)
     others = data.load_documents() if method.language_weight else None
     check_data(questions, pairs, method)

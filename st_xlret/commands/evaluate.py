@@ -76,7 +76,9 @@ class Arguments:
     similarity: str | None = option(
         None, "Similarity for retrieval. By default the model's.", ["cosine", "dot"]
     )
-    query_prompt: str | None = option(None, "Prompt put before queries. By default the model's.")
+    query_prompt: str | None = option(
+        None, "Prompt put before queries, or all texts of bitext. By default the model's."
+    )
     document_prompt: str | None = option(
         None, "Prompt put before documents. By default the model's."
     )

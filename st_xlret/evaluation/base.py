@@ -121,7 +121,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         pooling: `"mean"` of the hidden states, or `"model"`. Default: mean with a layer, model
             without.
         calibration: Applied to each language's vectors after all else, as CCP does after a layer.
-        query_prompt: Prompt put before queries, in retrieval. Default: that of the model.
+        query_prompt: Prompt put before queries, and before all texts where none is a document.
+            Default: that of the model.
         document_prompt: The same before documents.
         batch_size: Size of a forward pass, in texts of 64 tokens.
         precision: Number format of the model, `"fp32"`, `"bf16"` or `"auto"` (bf16 where the device
@@ -260,12 +261,25 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return vectors[[row_of[key] for key in keys]]
 
     def _prompt(self, model: SentenceTransformer, role: Role | None) -> str | None:
-        """The prompt of a role; None leaves it to the model."""
-        if role is not None:
-            return role_prompt(model, role, self.prompts[role])
+        """The prompt of a role; None leaves it to the model.
+
+        Texts without a role take that of queries, if it is given.
+        """
+        given = self.prompts[role or "query"]
+        if role is not None or given is not None:
+            return role_prompt(model, role, given)
         if self._uses_whole_model:
             return None
         return ""  # hidden states have no prompt of their own
+
+    def check_prompts(self, role: Role) -> None:
+        """Refuse the prompt of another role, where all texts are embedded in one."""
+        for other, prompt in self.prompts.items():
+            if prompt is not None and other != role:
+                raise ValueError(
+                    f"{self.benchmark} puts {role}_prompt before all texts, and {other}_prompt "
+                    "before none"
+                )
 
     @property
     def _uses_whole_model(self) -> bool:

@@ -102,6 +102,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self.check_prompts("query")
         self.corpora = dict(corpora)
         self.training = dict(training or corpora)
         with_gold = [code for code, corpus in self.training.items() if corpus.gold]

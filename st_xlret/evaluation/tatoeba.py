@@ -62,6 +62,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         **options: Any,
     ) -> None:
         super().__init__(**options)
+        self.check_prompts(role or "query")
         _check_sides(sentences)
         if max_sentences is not None and max_sentences < 1:
             raise ValueError(f"max_sentences={max_sentences} leaves no sentences")

@@ -236,6 +236,7 @@ class AnswerOptions(TextOptions):
             titles=False,
             context=self.context,
             language=language,
+            languages=[*self.languages, language] if self.languages else None,
             exclude=self.exclude,
             skip_bad_lines=self.skip_bad_lines,
         )

@@ -72,8 +72,8 @@ def distillation_data(
 
     `query_share` of the translations, drawn at random, are learned as queries, the others as
     documents. `english_share` of the rows are texts of the pivot, the language of the goals, which
-    keep their place; the first 10 000 `query` and `positive` of `questions` are further texts of
-    it. Pairs without the pivot are left out.
+    keep their place; the first 10 000 `query` and `positive` of `questions` in it are further
+    texts of it. Pairs without the pivot are left out.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}
@@ -90,7 +90,7 @@ def distillation_data(
     datasets = DatasetDict()
     texts: dict[Role, list[str]] = {}
     first = 0
-    for role, further in _further_texts(questions).items():
+    for role, further in _further_texts(questions, pivot).items():
         is_of_role = as_query if role == "query" else ~as_query
         learned = [translations[row] for row in np.flatnonzero(is_of_role)]
         goals = list(dict.fromkeys([*(each.goal for each in learned), *further]))
@@ -121,10 +121,11 @@ def _translations_of(pairs: Dataset, pivot: str) -> list[_Learned]:
     return translations
 
 
-def _further_texts(questions: Dataset | None) -> dict[Role, list[str]]:
+def _further_texts(questions: Dataset | None, pivot: str) -> dict[Role, list[str]]:
     if questions is None:
         return {"query": [], "document": []}
-    first = questions[:_MOST_FURTHER]
+    is_in_pivot = np.array(questions["language"][:], str) == pivot
+    first = questions[np.flatnonzero(is_in_pivot)[:_MOST_FURTHER]]
     return {"query": first["query"], "document": first["positive"]}
 
 

@@ -14,6 +14,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 
 from st_xlret.evaluation import (
     BilingualRetrievalEvaluator,
+    BUCCEvaluator,
     TatoebaEvaluator,
     TatoebaPairsEvaluator,
     retrieval_accuracy,
@@ -115,6 +116,21 @@ def test_the_real_test_set_has_112_languages(real_data: Path) -> None:
     assert sorted(pairs) == sorted(tatoeba_language(code) for code in ALL_CODES)
     assert sum(len(texts) for texts, _ in pairs.values()) == 88_877
     assert len(pairs["fr"][0]) == 1_000
+
+
+def test_a_prompt_of_queries_is_put_before_all_sentences(
+    static_model: SentenceTransformer,
+) -> None:
+    evaluator = BilingualRetrievalEvaluator.of_parallel(WORDS, query_prompt="star ")
+    (vector,) = evaluator.embed_texts(static_model, ["sun"], ["en"])
+    np.testing.assert_allclose(vector, static_model.encode("star sun"), atol=1e-6)
+    assert evaluator.protocol(static_model)["query_prompt"] == "star "
+
+
+@pytest.mark.parametrize("kind", [BilingualRetrievalEvaluator, BUCCEvaluator])
+def test_a_prompt_that_is_put_before_no_sentence_is_refused(kind: Any) -> None:
+    with pytest.raises(ValueError, match="document_prompt before none"):
+        kind({}, document_prompt="star ")
 
 
 def test_every_pair_both_ways_and_their_mean(static_model: SentenceTransformer) -> None:

@@ -11,6 +11,7 @@ from datasets import Dataset
 from st_xlret.data import DataError
 from st_xlret.training.data import AnswerOptions, PairOptions, QuestionOptions
 from st_xlret.training.questions import question_evaluator
+from st_xlret.training.teacher import distillation_data
 from tests import tiny
 from tests.data.files import multilingual_pool, write_jsonl
 from tests.evaluation.samples import write_lareqa
@@ -192,3 +193,30 @@ def test_all_passages_of_a_question_are_its_answers() -> None:
         answers = evaluator.relevant_docs[query]
         found.append({evaluator.corpus[int(answer[1:])] for answer in answers})
     assert found == [{"sun", "sun moon"}, {"moon", "star"}]
+
+
+def test_answers_are_in_the_languages_to_keep_and_the_pivot(questions: Path) -> None:
+    args: Any = SimpleNamespace(
+        seed=0, max_steps=-1, train_batch_size=1, world_size=1, gradient_accumulation_steps=1
+    )
+    rows = [{**SUN, "language": code, "query": f"{code}?"} for code in ("en", "fr", "sw")]
+    data = AnswerOptions(retrieval=[str(write_jsonl(questions, rows))], languages=["fr"])
+    kept, _ = data.load_answers(args, "en", 1, 0)
+    assert kept is not None
+    assert set(kept["language"]) == {"en", "fr"}
+
+
+def test_further_texts_of_the_pivot_are_those_of_its_questions() -> None:
+    pairs = Dataset.from_dict(
+        {
+            "source": ["one"] * 4,
+            "target": [f"un {number}" for number in range(4)],
+            "source_language": ["en"] * 4,
+            "target_language": ["fr"] * 4,
+        }
+    )
+    questions = Dataset.from_dict(
+        {"query": ["sun?", "jua?"], "positive": ["Sun.", "Jua."], "language": ["en", "sw"]}
+    )
+    data = distillation_data(pairs, questions, query_share=0.5)
+    assert {text for texts in data.texts.values() for text in texts} == {"one", "sun?", "Sun."}
