@@ -109,6 +109,12 @@ def check_options(
         raise ValueError(f"{_options_are(unread)} not read {where}")
 
 
+def given_options(options: object) -> list[str]:
+    """The options of a group that are not left at their defaults."""
+    default = type(options)()
+    return [name for name, value in vars(options).items() if value != getattr(default, name)]
+
+
 def check_counts(options: object, *names: str) -> None:
     """Refuse counts of nothing; None is a default."""
     for name in names:

@@ -47,10 +47,15 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse_sources(Arguments, words, description=__doc__, prog=prog)
-    not_of_vectors: dict[str, object] = {"pairs": options}
-    if not options.of_fit.joins_queries:  # else documents in one language need it
-        not_of_vectors = {"model": texts, **not_of_vectors}
-    check_sources(texts, stored, not_of_texts={"qrels": options}, not_of_vectors=not_of_vectors)
+    reads_model = options.of_fit.joins_queries  # for documents in one language
+    check_sources(
+        texts,
+        stored,
+        options,
+        not_of_texts=["qrels"],
+        not_of_vectors=["pairs"] if reads_model else ["pairs", "phrases"],
+        reads_model=reads_model,
+    )
     if options.qrels:
         check_options(options, "queries")
     inputs = [texts.model, stored.vectors, stored.languages_file, options.qrels]

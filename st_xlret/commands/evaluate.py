@@ -19,11 +19,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands import check_counts, check_options
+from st_xlret.commands import check_counts, check_options, given_options
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.files import atomic_file, file_beside, write_json, write_text
 from st_xlret.options import option, parse
@@ -126,21 +126,11 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
 
 
 def _compare(options: Arguments) -> None:
-    given = _given(options)
-    others = [name for name in given if name not in ("compare", "output")]
+    others = [name for name in given_options(options) if name not in ("compare", "output")]
     check_options(options, unread=others, where="with --compare")
     from st_xlret.evaluation.results import write_comparison
 
     print(write_comparison(options.compare or [], options.output), end="")
-
-
-def _given(options: Arguments) -> list[str]:
-    """The options that are not left at their defaults."""
-    given: list[str] = []
-    for each in fields(Arguments):
-        if getattr(options, each.name) != each.default:
-            given.append(each.name)
-    return given
 
 
 def _evaluate_model(options: Arguments) -> None:
@@ -197,7 +187,8 @@ def _check_benchmark_reads(options: Arguments, kind: type[BenchmarkEvaluator]) -
     of_some: set[str] = set()
     for other in BENCHMARKS.values():
         of_some.update(other.options)
-    unread = [name for name in _given(options) if name in of_some and name not in kind.options]
+    of_others = of_some - set(kind.options)
+    unread = [name for name in given_options(options) if name in of_others]
     read = ", ".join(f"--{name}" for name in kind.options)
     where = f"by --benchmark {options.benchmark}; of the options that some have it reads {read}"
     check_options(options, unread=unread, where=where)

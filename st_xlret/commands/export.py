@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from st_xlret.calibration import VectorCalibration
 
+_OF_THE_HUB = ("private", "revision", "create_pr")
 _DTYPES = ["auto", "float32", "bfloat16", "float16"]
 
 
@@ -82,6 +83,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
             create_pr=options.create_pr,
             overwrite=options.overwrite,
         )
+    else:
+        unread = [name for name in _OF_THE_HUB if getattr(options, name)]
+        check_options(options, unread=unread, where="without --push_to_hub")
 
     plain = _plain_model(options)
     set_card_data(plain, license=options.license)

@@ -54,7 +54,7 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     texts, stored, options = parse_sources(Arguments, arguments, description=__doc__, prog=prog)
-    check_sources(texts, stored, not_of_texts={}, not_of_vectors={"model": texts})
+    check_sources(texts, stored, options)
     check_counts(options, "neighbours")
     from st_xlret.calibration.plots import plot_language_bias
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from st_xlret.commands import check_counts, check_options
+from st_xlret.commands import check_counts, check_options, given_options
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.stores.base import Store
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from st_xlret.data.documents import Unit
 
 _UNITS = ["sentence", "text", "document"]
+_OF_SAMPLE = {"languages", "texts_per_language"}
+_OF_ENCODER = {"model", "device", "batch_size", "precision", "query_prompt", "document_prompt"}
 _LISTED = 30  # languages that are printed, at most
 
 
@@ -141,21 +143,27 @@ def parse_sources(
 def check_sources(
     texts: SampleArguments,
     stored: StoreArguments,
+    options: object,
     *,
-    not_of_texts: Mapping[str, object],
-    not_of_vectors: Mapping[str, object],
+    not_of_texts: Collection[str] = (),
+    not_of_vectors: Collection[str] = (),
+    reads_model: bool = False,
 ) -> None:
     """Refuse no source, and options that the command does not read with this one.
 
-    These are option -> the group that has it.
+    Of its own options these are named; `reads_model` says whether it embeds beside vectors.
     """
-    where = "with --vectors"
-    others = {**not_of_vectors, "documents": texts}
     if stored.vectors is None:
         check_options(texts, "model", "documents")
         where = "without --vectors"
-        others = dict(not_of_texts)
-    unread = [name for name, group in others.items() if getattr(group, name)]
+        unread = given_options(stored)
+        others = not_of_texts
+    else:
+        where = "with --vectors"
+        read = {*_OF_SAMPLE, *_OF_ENCODER} if reads_model else _OF_SAMPLE
+        unread = [name for name in given_options(texts) if name not in read]
+        others = not_of_vectors
+    unread += [name for name in given_options(options) if name in others]
     check_options(texts, unread=unread, where=where)
 
 

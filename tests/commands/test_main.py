@@ -114,6 +114,35 @@ def test_what_is_not_ours_or_is_read_stays(
 
 
 @pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        ("--model m --documents d.jsonl", "--text_field body"),
+        ("--model m --documents d.jsonl", "--language_field Sprache"),
+        ("--model m --documents d.jsonl", "--languages_file codes.txt"),
+        ("--model m --documents d.jsonl", "--vector_field dense"),
+        ("--vectors v.parquet", "--documents d.jsonl"),
+        ("--vectors v.parquet", "--model m"),
+        ("--vectors v.parquet", "--unit text"),
+        ("--vectors v.parquet", "--query_prompt ask"),
+        ("--vectors v.parquet", "--skip_bad_lines"),
+    ],
+)
+@pytest.mark.parametrize("command", ["report", "calibrate"])
+def test_an_option_of_another_source_is_not_passed_over(
+    command: str, source: str, option: str
+) -> None:
+    output = "b.json" if command == "report" else "calibrated"
+    with pytest.raises(SystemExit, match=f"{option.split()[0]} is not read with(out)? --vectors"):
+        main([command, *source.split(), *option.split(), "--output", output])
+
+
+@pytest.mark.parametrize("option", ["--private", "--create_pr", "--revision v1"])
+def test_options_of_the_hub_need_a_repository(option: str, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="is not read without --push_to_hub"):
+        main(["export", "m", "--output", str(tmp_path / "o"), *option.split()])
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "evaluate --model m --data d --output e5.small",
