@@ -156,13 +156,26 @@ def _holds_records(file: Path) -> bool:
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:
-    """The file of a folder, plain or gzipped, of the first pattern that any file matches."""
+    """The file of a folder, plain or gzipped, of the first pattern that any file matches.
+
+    Several, such as two editions of a benchmark, are refused.
+    """
+    files = find_files(folder, *patterns)
+    others = {file.with_name(unpacked_name(file)) for file in files}
+    if len(others) > 1:
+        names = ", ".join(str(file) for file in files[:3])
+        raise DataError(f"{len(files)} files of one kind, and one is read: {names}", folder)
+    return files[0]
+
+
+def find_files(folder: PathLike, *patterns: str) -> list[Path]:
+    """The files of a folder, plain or gzipped, of the first pattern that any file matches."""
     for pattern in patterns:
         plain = Path(folder).glob(pattern)
         packed = Path(folder).glob(f"{pattern}.gz")
         files = {*plain, *packed}
         if files:
-            return min(files)
+            return sorted(files)
     place = Path(folder, patterns[0])
     there = sorted(path.name for path in place.parent.glob("*"))
     raise FileNotFoundError(f"expected {place} (or .gz); the folder holds {there[:12]}")

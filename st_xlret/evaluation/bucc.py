@@ -255,11 +255,11 @@ def load_bucc(
 
     It is `"sample"`, `"training"` or `"test"`.
     """
-    folder_of = {}
+    folder_of: dict[str, Path] = {}
     for file in sorted(files_below(Path(folder))[1]):
         code, found, _ = unpacked_name(file).partition(f"-en.{split}.{_ENGLISH}")
-        if found:
-            folder_of[code] = file.parent
+        if found and folder_of.setdefault(code, file.parent) != file.parent:
+            raise DataError(f"{code}-en.{split} is in {folder_of[code]} and {file.parent}", folder)
     corpora = {}
     for code in chosen_names(languages, sorted(folder_of), f"{folder} ({split})"):
         place = folder_of[code]

@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from st_xlret.data.beir import BeirFiles, is_beir_folder, text_of_record
 from st_xlret.data.reading import BadLines, decoded_lines, read_jsonl
-from st_xlret.data.sources import find_file
+from st_xlret.data.sources import find_file, find_files
 from st_xlret.data.texts import join_sentences
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, text_row, texts_table
@@ -138,7 +138,7 @@ def read_lareqa(folder: PathLike, *, split: str = _MIXED, context: bool = False)
         if context:
             paragraphs = _read_paragraphs(BeirFiles.of_folder(folder, split).corpus)
     else:
-        file = find_file(folder, "??.json", "xquad-r/??.json")
+        file = find_files(folder, "??.json", "xquad-r/??.json")[0]
         pool = _read_squad_files(file.parent)
         paragraphs = pool.paragraphs
         data = RetrievalData(

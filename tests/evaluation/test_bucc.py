@@ -124,6 +124,13 @@ def test_the_official_files_are_read_wherever_they_are(tmp_path: Path) -> None:
     assert gold == {("de-1", "en-0"), ("de-3", "en-3")}
 
 
+def test_two_editions_in_one_folder_are_refused(tmp_path: Path) -> None:
+    write_bucc(tmp_path / "bucc2018" / "de-en")
+    write_bucc(tmp_path / "bucc2017" / "de-en")
+    with pytest.raises(ValueError, match="de-en.training is in .*bucc2017.* and .*bucc2018"):
+        load_bucc(tmp_path)
+
+
 @pytest.fixture
 def hub_row(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The row of Chinese on the Hub."""

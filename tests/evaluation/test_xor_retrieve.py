@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.evaluation import AnsweredQuestions, XORRetrieveEvaluator, texts_table
 from st_xlret.evaluation.xor_retrieve import word_tokenizer
 from tests import tiny
+from tests.data.files import write_text
 from tests.evaluation.samples import write_xor
 
 pytestmark = pytest.mark.filterwarnings("ignore:tokens are counted")
@@ -83,6 +84,15 @@ def test_with_punkt_it_is_nltks_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert word_tokenizer() == (str.split, "nltk.word_tokenize")
+
+
+def test_two_editions_in_one_folder_are_refused(tmp_path: Path) -> None:
+    file = write_xor(tmp_path) / "xor_dev_retrieve_eng_span_v1_1.jsonl"
+    write_text(tmp_path / f"{file.name}.gz", file.read_text())
+    XORRetrieveEvaluator.from_directory(tmp_path)
+    write_text(tmp_path / "xor_dev_retrieve_eng_span.jsonl", file.read_text())
+    with pytest.raises(ValueError, match="span.jsonl.*span_v1_1.jsonl"):
+        XORRetrieveEvaluator.from_directory(tmp_path)
 
 
 def test_the_file_of_passages_may_be_named_and_is_unquoted_as_dpr_quotes_it(
