@@ -6,6 +6,7 @@ Texts are drawn and embedded, and the calibration becomes a part of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from datasets import Dataset
@@ -112,7 +113,6 @@ def calibrate(
         pivot=pivot,
         keep_mean=keep_mean,
         min_texts=min_texts,
-        normalize=False,
         seed=seed,
     )
     options.check(strength, has_queries=queries is not None, has_pairs=pairs is not None)
@@ -160,7 +160,20 @@ def calibrate_sample(
     pairs: Dataset | None = None,
     base_model: str | None = None,
 ) -> tuple[SentenceTransformer, Comparison | None]:
-    """The encoder with a calibration fitted to a sample, and what it does, as `fit_sample` says."""
+    """The encoder with a calibration fitted to a sample, and what it does, as `fit_sample` says.
+
+    Its own vectors are mapped, whatever their lengths, and the result has the encoder's prompts.
+
+    Args:
+        encoder: It is not changed.
+        sample: Language in normal form -> texts, as `sample_texts` draws them.
+        options: How to fit; `normalize`, `metric` and `model` are not read.
+        strength: How strong the calibration is.
+        queries: Language -> questions without labels, as `sample_queries_to_fit` draws them.
+        phrases: Whether phrases of weak languages join LSAR alone.
+        pairs: Parallel sentences with the pivot, for a rotation.
+        base_model: Folder or Hub name of the encoder, for the model card.
+    """
     check_routes(encoder.model, by_language=not options.is_lsar)
     parallel = None
     if pairs is not None:
@@ -179,7 +192,7 @@ def calibrate_sample(
         vectors = encoder.embed_sample(texts)
     fitted, comparison = fit_sample(
         vectors.documents,
-        options,
+        replace(options, normalize=False, metric=None, model=None),
         strength,
         encoder=encoder,
         queries=None if queries is None else encoder.embed(queries, "query"),

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -184,6 +184,9 @@ def _mean_of_nearest(cosines: Tensor, neighbours: int) -> Tensor:
     return cosines.topk(count, dim=1).values.mean(dim=1)
 
 
+_Start = Literal["identity", "adversarial"]
+
+
 class _Candidate(NamedTuple):
     """A rotation that may be the one.
 
@@ -267,7 +270,15 @@ def unsupervised_rotation(
 
 @dataclass(frozen=True)
 class _RotationSearch:
-    """The search of `unsupervised_rotation`, from any start."""
+    """The search of `unsupervised_rotation`, from any start.
+
+    Attributes:
+        fit: What rotations are fitted to.
+        held_out: What ranks them.
+        unchanged: The identity matrix.
+        min_agreement: Of two halves of `fit`; 0 skips the checks.
+        seed: Of the adversarial stage.
+    """
 
     fit: _Sides
     held_out: _Sides
@@ -298,14 +309,14 @@ class _RotationSearch:
         before = self.identity.criterion
         return before + MOST_OF_THE_WAY * max(0.0, reachable - before)
 
-    def start(self, name: str, texts: _Sides, half: int = 0) -> Tensor:
+    def start(self, name: _Start, texts: _Sides, half: int = 0) -> Tensor:
         """The identity, or the best epoch of the adversarial stage."""
         if name == "identity":
             return self.unchanged
         epochs = adversarial_rotations(texts.source, texts.target, seed=self.seed + half)
         return max(map(nearest_orthogonal, epochs), key=self.criterion)
 
-    def candidates(self, name: str) -> list[_Candidate]:
+    def candidates(self, name: _Start) -> list[_Candidate]:
         """The rotations on the way from a start, checked where one is better than the identity.
 
         The identity itself is left out.
@@ -315,14 +326,16 @@ class _RotationSearch:
         start = self.start(name, texts)
         path = []
         for rounds, rotation in enumerate(_refined_rotations(start, self.fit)):
-            label = f"{name}, refined {rounds}x" if rounds else name
-            path.append(_Candidate(label, self.criterion(rotation), rotation))
-        highest = max(each.criterion for each in path)
+            if rounds or name != "identity":
+                label = f"{name}, refined {rounds}x" if rounds else name
+                path.append(_Candidate(label, self.criterion(rotation), rotation))
+        highest = max((each.criterion for each in path), default=-1.0)
         if self.min_agreement and highest > self.identity.criterion:
-            path = self._checked(path, self._agreement_of_halves(name, start))
-        return [each for each in path if each.rotation is not self.unchanged]
+            return self._checked(path, self._agreement_of_halves(name, start))
+        return path
 
-    def _agreement_of_halves(self, name: str, start_of_first: Tensor) -> float:
+    def _agreement_of_halves(self, name: _Start, start_of_first: Tensor) -> float:
+        """How far each half of the texts gives the same rotation, from starts of their own."""
         second = self.fit.half(1)
         start_of_second = self.start(name, second, half=1)
         *_, of_first = _refined_rotations(start_of_first, self.fit.half(0))
@@ -352,7 +365,7 @@ def _best_candidate(identity: _Candidate, candidates: Sequence[_Candidate]) -> t
 
 
 def _refined_rotations(rotation: Tensor, texts: _Sides) -> Iterator[Tensor]:
-    """A rotation, and after rounds of Procrustes on rows that are each other's best match.
+    """A rotation itself, and after rounds of Procrustes on rows that are each other's best match.
 
     The matches are those under CSLS.
     """

@@ -41,17 +41,20 @@ _QUERY_SEED = 31
 
 
 Texts = Mapping[str, Sequence[str]]
-"""Language -> texts."""
+"""Language -> texts; one that users give may be in any spelling."""
 
 _Row = tuple[str, str, Any]
 """The language of a text, the text, and what tells its document from others of its language."""
 
 Wanted = frozenset[str] | None
-"""Languages; None for all."""
+"""Languages in normal form; None for all."""
 
 
 class Sample(NamedTuple):
-    """Distinct texts of one language, and the numbers of the documents that they are from (n,)."""
+    """Distinct texts of one language, at random, and the numbers (n,) of their documents.
+
+    No two languages share a number.
+    """
 
     texts: list[str]
     documents: NDArray[np.int64]
@@ -84,7 +87,7 @@ def sample_texts(
     skip_bad_lines: bool = False,
     seed: int = 0,
 ) -> dict[str, Sample]:
-    """Draw distinct texts of each language at random.
+    """Draw distinct texts of each language at random; returns language in normal form -> sample.
 
     They are drawn evenly from its files, and within a file from its documents.
 
@@ -92,7 +95,7 @@ def sample_texts(
         texts: Language -> texts; or a data set with the columns `text` or `sentence`, `language`
             and, if texts are from documents, `document`, as `load_documents` returns it; or the
             path of a folder in BEIR's layout, or paths of documents as `load_documents` reads them.
-            Samples that were drawn before are taken as they are.
+            What this function returned is taken as it is.
         languages: Languages to keep; all by default.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
         min_texts: Languages with fewer texts are left out, and a warning names them.
@@ -203,6 +206,7 @@ def sample_queries_to_fit(
 def _draw_samples(
     entries: Iterable[_Entry], texts_per_language: int, seed: list[int]
 ) -> dict[str, Sample]:
+    """At most so many distinct texts of each language; languages are in their order."""
     places = _first_places(entries)
     new_numbers = count(sum(map(len, places.values())))  # beyond the numbers that are taken
     generator = np.random.default_rng(seed)

@@ -20,7 +20,6 @@ line ends a document. Of a folder, text files are read if they are named after t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import st_xlret
@@ -73,7 +72,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     from st_xlret.calibration.sampling import sample_queries_to_fit
     from st_xlret.hub.card import set_card_data
 
-    of_fit = replace(options.of_fit, normalize=False)
+    of_fit = options.of_fit
     of_fit.check(
         options.strength_or_auto,
         has_queries=bool(options.queries),
