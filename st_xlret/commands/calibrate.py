@@ -33,7 +33,7 @@ from st_xlret.commands.reports import (
 )
 from st_xlret.commands.sources import SampleArguments, check_sources, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
-from st_xlret.hub.portable import save_portable
+from st_xlret.hub.portable import write_files
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -112,7 +112,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
-        save_portable(calibrated, folder)
+        write_files(calibrated, folder)
         if comparison is not None:
             comparison.write(folder)
     print_result(comparison, list(sample), options, texts)

@@ -31,6 +31,9 @@ def save_portable(model: SentenceTransformer, folder: PathLike) -> None:
     a `Router` for queries and documents is also written without it, as `FOLDER/query` and
     `FOLDER/document`, whose `encode` takes the prompt of the role.
 
+    The folder is new, empty, or one that was written so before and holds nothing else: files of
+    another model, such as adapters, would be read with it.
+
     Example:
         >>> import tempfile
         >>> from sentence_transformers import SentenceTransformer
@@ -41,21 +44,7 @@ def save_portable(model: SentenceTransformer, folder: PathLike) -> None:
         >>> SentenceTransformer(folder, device="cpu").encode("one").tolist()
         [1.0, 0.0]
     """
-    from st_xlret.hub.loading import check_finite
-    from st_xlret.hub.old_forms import rewrite_settings
-
-    target = Path(folder).expanduser()
-    plain = _without_adapters(model)
-    check_finite(plain)
-    # The host's card shows texts of the training.
-    plain.save_pretrained(str(target), create_model_card=False)
-    _write_card(plain, target)
-    names = rewrite_settings(target)
-    if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
-        logger.warning(
-            "%s: engines such as TEI and vLLM overlook a Normalize before a Dense", target
-        )
-    _save_roles(plain, target)
+    write_model(model, folder, overwrite=True)
 
 
 def write_model(
@@ -65,13 +54,31 @@ def write_model(
     overwrite: bool = False,
     inputs: Iterable[object] = (),
 ) -> Path:
-    """Save a model to the folder `path` by `save_portable`, whole or not at all.
+    """Save a model to the folder `path` as `save_portable` does, whole or not at all.
 
     See `atomic_directory`.
     """
     with atomic_directory(path, overwrite=overwrite, inputs=inputs) as folder:
-        save_portable(model, folder)
+        write_files(model, folder)
     return Path(path).expanduser()
+
+
+def write_files(model: SentenceTransformer, folder: Path) -> None:
+    """Write the files of `save_portable` into a new folder."""
+    from st_xlret.hub.loading import check_finite
+    from st_xlret.hub.old_forms import rewrite_settings
+
+    plain = _without_adapters(model)
+    check_finite(plain)
+    # The host's card shows texts of the training.
+    plain.save_pretrained(str(folder), create_model_card=False)
+    _write_card(plain, folder)
+    names = rewrite_settings(folder)
+    if "Normalize" in names and "Dense" in names[names.index("Normalize") :]:
+        logger.warning(
+            "%s: engines such as TEI and vLLM overlook a Normalize before a Dense", folder
+        )
+    _save_roles(plain, folder)
 
 
 def _without_adapters(model: SentenceTransformer) -> SentenceTransformer:
@@ -105,7 +112,7 @@ def _save_roles(model: SentenceTransformer, folder: Path) -> None:
     for role in roles:
         of_role = _model_of_role(model, role)
         copy_card_data(model, of_role)
-        save_portable(of_role, folder / role)
+        write_files(of_role, folder / role)
         _link_equal_weights(folder / role, folder)
 
 

@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoTokenizer, LlamaTokenizer, ModernBertCon
 from st_xlret import export, fit_calibration, save_portable
 from st_xlret.hub.lengths import pooled_rows
 from st_xlret.modules import CalibrationLayer
-from st_xlret.training.trainable import add_lora
+from st_xlret.training.trainable import add_lora, merge_adapters
 from tests.tiny import static, transformer
 
 TEXTS = ["the old house", "das alte Haus", "la vieille maison"]
@@ -243,6 +243,18 @@ def test_adapters_are_merged_in_the_folder_alone(tmp_path: Path) -> None:
     assert model[0].model.peft_config
     vectors = SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(vectors, model.encode(TEXTS), atol=1e-5)
+
+
+def test_a_folder_of_another_model_is_not_written_into(tmp_path: Path) -> None:
+    adapted = build("mean")
+    add_lora(adapted, 2)
+    adapted.save(str(tmp_path / "run"))
+    with pytest.raises(FileExistsError, match="run is not replaced"):
+        save_portable(merge_adapters(adapted), tmp_path / "run")
+
+    save_portable(build("by role"), tmp_path / "plain")
+    save_portable(build("mean"), tmp_path / "plain")
+    assert not (tmp_path / "plain" / "query").exists()
 
 
 def test_layers_that_were_trained_whole_beside_adapters_are_saved(tmp_path: Path) -> None:
