@@ -1,4 +1,4 @@
-"""Files of options: YAML, in which a value is the text that stands there.
+"""Option files: YAML, in which a value is the text that stands there.
 
 YAML itself reads `2024_01` as 202401, `no` as False, `12:30` as 750 and `1e-4` as a text. Here an
 option's own type says what its text means, as on the command line.
@@ -38,7 +38,7 @@ class FileOption:
 
 
 def is_option_file(word: str) -> bool:
-    """Whether a word before the options of a command line names a file of options."""
+    """Whether a word before the options of a command line names an option file."""
     return word.endswith((".yaml", ".yml"))
 
 
@@ -46,7 +46,7 @@ def read_option_file(file: str) -> list[FileOption]:
     """The options of a file, in its order; a `ValueError` names the file and the line."""
     mapping = _compose(file)
     if not isinstance(mapping, yaml.MappingNode):
-        raise ValueError(f"{file}: a file of options is a mapping of names to values")
+        raise ValueError(f"{file}: an option file is a mapping of names to values")
     options = {}
     for key, value in mapping.value:
         name = str(key.value).replace("-", "_")

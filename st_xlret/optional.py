@@ -1,5 +1,6 @@
-"""Libraries that only some functions need, imported on first use."""
+"""What is imported on first use: libraries that few functions need, and most public names."""
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -17,6 +18,17 @@ def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
     if find_spec(library) is None:
         raise ImportError(f"{library} is needed for {needed_for}: {how_to_install(extra)}")
     return import_module(name)
+
+
+def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package, whose public names are in these modules."""
+
+    def load(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(modules[name]), name)
+
+    return load
 
 
 def how_to_install(extra: str) -> str:

@@ -1,4 +1,4 @@
-"""Options of programs: dataclasses for the host's parser, and files of options before them."""
+"""Options of programs: dataclasses for the host's parser, and option files before them."""
 
 import math
 import os
@@ -32,7 +32,7 @@ class _HelpFormatter(ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter)
 
 
 class _Parser(HfArgumentParser):
-    """The host's parser, whose errors name the line of a file of options."""
+    """The host's parser, whose errors name the line of an option file."""
 
     def __init__(self, groups: Sequence[Any], **options: Any) -> None:
         super().__init__(groups, **options)
@@ -151,7 +151,7 @@ def parse(
 def name_leading_words(arguments: Sequence[str], *names: str) -> list[str]:
     """Give the words before the first option their names.
 
-    Files of options stay in front, and the last name takes the rest.
+    Option files stay in front, and the last name takes the rest.
 
     Example:
         >>> name_leading_words(["o.yaml", "a", "b", "c", "--model", "m"], "source", "target")

@@ -1,4 +1,4 @@
-"""Options of programs: the command line, files of options before it, and words without a name."""
+"""Options of programs: the command line, option files before it, and words without a name."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Options:
 
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[..., Options]:
-    """Reads the content of a file of options, and words after it."""
+    """Reads the content of an option file, and words after it."""
     file = tmp_path / "options.yaml"
 
     def read(content: str, *words: str) -> Options:

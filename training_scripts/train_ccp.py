@@ -18,7 +18,7 @@ from torch import nn
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
+from st_xlret.training.data import DocumentOptions, data_entries, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 
@@ -97,8 +97,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 4. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    facts = data_facts(sentences=documents, pairs=pairs)
-    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag="ccp")
+    entries = data_entries(sentences=documents, pairs=pairs)
+    return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="ccp")
 
 
 def context_loss(model: SentenceTransformer, run: Run, method: CCPArguments) -> CCPLoss:

@@ -31,7 +31,7 @@ from st_xlret.training.arguments import ScriptArguments, loss_options_field
 from st_xlret.training.data import (
     DocumentOptions,
     QuestionOptions,
-    data_facts,
+    data_entries,
     text_and_language_columns,
 )
 from st_xlret.training.encoders import EncoderArguments
@@ -129,9 +129,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     keep_best_checkpoint(args, score_to_choose_by(question_evaluator, pair_evaluator))
     evaluators = [each for each in (question_evaluator, pair_evaluator) if each is not None]
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)
-    facts = data_facts(questions=questions, pairs=pairs, others=others)
+    entries = data_entries(questions=questions, pairs=pairs, others=others)
     test = data.lareqa_evaluator()
-    return run.train_and_save(trainer, facts, evaluators=evaluators, test=test, tag=TAG)
+    return run.train_and_save(trainer, entries, evaluators=evaluators, test=test, tag=TAG)
 
 
 def check_data(questions: Dataset | None, pairs: Dataset | None, method: IRArguments) -> None:

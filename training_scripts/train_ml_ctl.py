@@ -25,7 +25,7 @@ from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss, MaskedLM
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import WordOptions, data_facts, text_and_language_columns
+from st_xlret.training.data import WordOptions, data_entries, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 
@@ -119,8 +119,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 5. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
-    facts = {"mode": method.mode, **data_facts(pairs=pairs), "word_samples": counts}
-    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag="ml-ctl")
+    entries = {"mode": method.mode, **data_entries(pairs=pairs), "word_samples": counts}
+    return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="ml-ctl")
 
 
 def in_lower_case(pair: dict[str, str]) -> dict[str, str]:

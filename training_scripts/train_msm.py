@@ -24,7 +24,7 @@ from st_xlret import CrossLingualTrainer, MaskedLMLoss, MSMLoss, SemanticContras
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import DocumentOptions, data_facts, text_and_language_columns
+from st_xlret.training.data import DocumentOptions, data_entries, text_and_language_columns
 from st_xlret.training.encoders import EncoderArguments, TextColumns
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 
@@ -119,9 +119,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 4. Train, measure and save.
     keep_best_checkpoint(args, "eval_pairs_average_accuracy" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
-    facts = data_facts(sentences=documents, pairs=pairs)
+    entries = data_entries(sentences=documents, pairs=pairs)
     tag = "pairs" if documents is None else "msm"
-    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag=tag)
+    return run.train_and_save(trainer, entries, evaluators=[evaluator], tag=tag)
 
 
 def masked_words_loss(

@@ -31,8 +31,6 @@ from sentence_transformers.base.modules import Router, Transformer
 from st_xlret import CrossLingualTrainer, SimilarityDistillationLoss
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.calibration.embedding import RoleEncoder
-from st_xlret.columns import Role
-from st_xlret.encoding import role_prompt
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
@@ -102,8 +100,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     freeze_documents(model)
     keep_best_checkpoint(args, None)
     trainer = CrossLingualTrainer(model, args, queries, loss=loss)
-    facts = {"languages": queries.unique("language"), "queries": len(queries)}
-    return run.train_and_save(trainer, facts, evaluators=[evaluator], tag="self-distillation")
+    entries = {"languages": queries.unique("language"), "queries": len(queries)}
+    return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="self-distillation")
 
 
 def check_options(encoder: EncoderArguments, args: TrainingArguments) -> None:
@@ -122,7 +120,8 @@ def place_loss(
     model: SentenceTransformer, goals: dict[str, list[str]], run: Run
 ) -> SimilarityDistillationLoss:
     """Each query is to have the place, and the neighbours, of its translation."""
-    (teacher,) = role_encoder(model, run).embed(goals, "query").values()
+    before = RoleEncoder.of_model(model, precision=run.args.precision)
+    (teacher,) = before.embed(goals, "query").values()
     options = run.loss_arguments("query", batches=similar_lengths(model))
     return SimilarityDistillationLoss(model, teacher, **options)
 
@@ -134,9 +133,9 @@ def ranking_loss(
     run: Run,
 ) -> SimilarityDistillationLoss:
     """Each query is to rank the documents as its calibrated vector does."""
-    encoder = role_encoder(model, run)
-    vectors = encoder.embed(documents, "document")
-    teacher = calibrated_queries(encoder, questions, vectors)
+    before = RoleEncoder.of_model(model, precision=run.args.precision)
+    vectors = before.embed(documents, "document")
+    teacher = calibrated_queries(before, questions, vectors)
     options = run.loss_arguments(
         "query",
         documents=torch.cat(list(vectors.values())),
@@ -145,15 +144,6 @@ def ranking_loss(
         batches=similar_lengths(model),
     )
     return SimilarityDistillationLoss(model, teacher, **options)
-
-
-def role_encoder(model: SentenceTransformer, run: Run) -> RoleEncoder:
-    """Embeds queries and documents as the encoder does before training."""
-    prompts: dict[Role, str] = {
-        "query": role_prompt(model, "query"),
-        "document": role_prompt(model, "document"),
-    }
-    return RoleEncoder(model, prompts, precision=run.args.precision)
 
 
 def similar_lengths(model: SentenceTransformer) -> BatchFactory:

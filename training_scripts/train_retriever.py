@@ -92,9 +92,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     keep_best_checkpoint(args, f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
     languages = Counter(questions["language"])
-    facts = {"questions": len(questions), "languages": dict(languages.most_common())}
+    entries = {"questions": len(questions), "languages": dict(languages.most_common())}
     return run.train_and_save(
-        trainer, facts, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval"
+        trainer, entries, evaluators=[evaluator], test=data.lareqa_evaluator(), tag="retrieval"
     )
 
 

@@ -31,7 +31,7 @@ from st_xlret import (
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import AnswerOptions, PairOptions, data_facts
+from st_xlret.training.data import AnswerOptions, PairOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.teacher import DistillationData, distillation_data, teacher_vectors
@@ -135,10 +135,10 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     # 4. Train, go part of the way back, measure and save.
     keep_best_checkpoint(args, None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
-    facts = {**data_facts(pairs=pairs), "questions": len(questions or ())}
+    entries = {**data_entries(pairs=pairs), "questions": len(questions or ())}
     evaluators = [pair_evaluator, question_evaluator]
     tag = "multilingual-knowledge-distillation"
-    return run.train_and_save(trainer, facts, evaluators=evaluators, tag=tag)
+    return run.train_and_save(trainer, entries, evaluators=evaluators, tag=tag)
 
 
 def losses_of_goals(

@@ -4,8 +4,9 @@ The first three are CCP's, the projections remove language bias. Names load on f
 calibration of stored vectors needs no PyTorch.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from st_xlret.optional import lazy_names
 
 if TYPE_CHECKING:
     from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
@@ -54,9 +55,4 @@ _MODULES = {
 __all__ = [*_MODULES]  # noqa: PLE0604
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(_MODULES[name])
-        return getattr(module, name)
+    __getattr__ = lazy_names(__name__, _MODULES)

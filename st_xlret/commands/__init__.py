@@ -18,7 +18,7 @@ COMMANDS = {
     "export": (
         "Write a plain model: adapters merged, a calibration built in, weights in half the size."
     ),
-    "train": "Run a training script; without a name, list the scripts and their recipes.",
+    "train": "Run a training script; without a name, list the scripts and their option files.",
 }
 """Name of each command and what it does: `main` of the module of its name."""
 

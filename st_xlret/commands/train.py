@@ -1,6 +1,6 @@
-r"""Run a training script, or list the scripts with their recipes (files of options).
+r"""Run a training script, or list the scripts with their option files.
 
-st-xlret train                      lists scripts and recipes, and where they are to read and copy
+st-xlret train                      lists both, and where they are to read and copy
 st-xlret train ccp --help           shows the options of a script
 st-xlret train ccp ccp.yaml --documents documents/ --output_dir runs/ccp
 """
@@ -17,14 +17,14 @@ from st_xlret.options import program_name
 def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     """Run a script by its name, `ml-ctl` for `train_ml_ctl.py`, or list all.
 
-    A recipe is found by its file's name.
+    An option file of the package is found by its name.
     """
     folder = _folder_of_scripts()
     scripts = _scripts_in(folder)
-    recipes = sorted((folder / "recipes").glob("*.yaml"))
+    option_files = sorted((folder / "recipes").glob("*.yaml"))
     name, *words = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(_list_of(scripts, recipes, folder))
+        print(_list_of(scripts, option_files, folder))
         return
     if name not in scripts:
         sys.exit(f"error: there is no training script {name!r}; there are: {', '.join(scripts)}")
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     from st_xlret.training.run import run_script
 
     with program_name(f"{prog} {name}"):
-        run_script(lambda: module.main(_with_recipes(words, recipes)))
+        run_script(lambda: module.main(_with_paths(words, option_files)))
 
 
 def _folder_of_scripts() -> Path:
@@ -52,13 +52,12 @@ def _scripts_in(folder: Path) -> dict[str, Path]:
     return scripts
 
 
-def _list_of(scripts: Mapping[str, Path], recipes: Sequence[Path], folder: Path) -> str:
-    """What there is, in lines."""
+def _list_of(scripts: Mapping[str, Path], option_files: Sequence[Path], folder: Path) -> str:
     lines = [str(__doc__)]
     for name, file in scripts.items():
         lines.append(f"{name:22}{_first_line(file)}")
-    lines += ["", "recipes:"]
-    for file in recipes:
+    lines += ["", "option files:"]
+    for file in option_files:
         lines.append(f"{file.name:28}{_first_line(file)}")
     lines += ["", f"They are in {folder}: read them, copy them, change them."]
     return "\n".join(lines)
@@ -73,9 +72,9 @@ def _load_module(file: Path) -> ModuleType:
     return module
 
 
-def _with_recipes(words: Sequence[str], recipes: Sequence[Path]) -> list[str]:
-    """The words with recipes in the place of their names; a file of the user's comes first."""
-    shipped = {file.name: str(file) for file in recipes if not Path(file.name).is_file()}
+def _with_paths(words: Sequence[str], option_files: Sequence[Path]) -> list[str]:
+    """The words with the paths of option files that are named; a file of the user's comes first."""
+    shipped = {file.name: str(file) for file in option_files if not Path(file.name).is_file()}
     return [shipped.get(word, word) for word in words]
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 from datasets import Dataset, concatenate_datasets
 
+from st_xlret.columns import language_column
+
 
 class Group(NamedTuple):
     """The rows that have the same values in some columns, in ascending order."""
@@ -56,8 +58,8 @@ def by_language(pairs: Dataset, pivot: str | None = None) -> dict[str, tuple[lis
         if row["source_language"] == pivot:
             side = "target"
             other = "source"
-        if row[f"{other}_language"] == pivot:
-            language = row[f"{side}_language"]
+        if row[language_column(other)] == pivot:
+            language = row[language_column(side)]
             texts, translations = grouped.setdefault(language, ([], []))
             texts.append(row[side])
             translations.append(row[other])

@@ -11,6 +11,7 @@ from torch import nn
 
 from st_xlret.columns import Role
 from st_xlret.languages import UNKNOWN, check_language, find_language
+from st_xlret.modules.encoders import routers_of
 
 
 def task_languages(model: nn.Module) -> dict[str, str]:
@@ -18,9 +19,8 @@ def task_languages(model: nn.Module) -> dict[str, str]:
 
     `"query_fr"` is the task of French queries that have a map of their own.
     """
-    for module in model.children():
-        if isinstance(module, Router):
-            return _languages_of_router(module)
+    for router in routers_of(model):
+        return _languages_of_router(router)
     return {}
 
 

@@ -8,6 +8,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
 from st_xlret.columns import Role
+from st_xlret.modules.encoders import routers_of
 
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
@@ -67,8 +68,10 @@ def embeds_roles_apart(
     before_documents = role_prompt(model, "document", document_prompt)
     if before_queries != before_documents:
         return True
-    routers = [module for module in model.children() if isinstance(module, Router)]
-    return any(_route_of(each, "query") != _route_of(each, "document") for each in routers)
+    for router in routers_of(model):
+        if _route_of(router, "query") != _route_of(router, "document"):
+            return True
+    return False
 
 
 def _route_of(router: Router, task: str) -> str | None:

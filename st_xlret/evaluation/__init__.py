@@ -5,12 +5,12 @@ Names load on first use: to list the benchmarks needs no PyTorch.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from st_xlret.evaluators import _EVALUATORS
 from st_xlret.evaluators import _MODULES as _MODULES_OF_EVALUATORS
+from st_xlret.optional import lazy_names
 
 if TYPE_CHECKING:
     from st_xlret.evaluation.base import BenchmarkEvaluator as BenchmarkEvaluator
@@ -73,8 +73,7 @@ class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
     """Name of a benchmark to its evaluator, which is loaded when it is asked for."""
 
     def __getitem__(self, name: str) -> type[BenchmarkEvaluator]:
-        evaluator = _EVALUATORS[name]
-        return getattr(importlib.import_module(_MODULES[evaluator]), evaluator)
+        return lazy_names(__name__, _MODULES)(_EVALUATORS[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(_EVALUATORS)
@@ -98,9 +97,4 @@ def evaluator_class(name: str) -> type[BenchmarkEvaluator]:
 __all__ = ["BENCHMARKS", "evaluator_class", *_MODULES]  # noqa: PLE0604
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(_MODULES[name])
-        return getattr(module, name)
+    __getattr__ = lazy_names(__name__, _MODULES)

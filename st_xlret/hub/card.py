@@ -11,7 +11,6 @@ from typing import Any
 from huggingface_hub import hf_hub_download, metadata_load
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model_card import format_duration
-from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.model_card import SentenceTransformerModelCardData
 from typing_extensions import Self
 
@@ -19,6 +18,7 @@ from st_xlret.encoding import task_languages
 from st_xlret.hub.texts import LICENSES, PAPERS, QUESTION, STEPS
 from st_xlret.hub.usage import example_answers, language_snippet
 from st_xlret.modules.calibration_layer import CalibrationLayer
+from st_xlret.modules.encoders import routers_of
 from st_xlret.secrets import without_secrets
 
 _NAME = re.compile(r"(?!.*(--|\.\.))\w[\w.-]*(/[\w.-]+)?")
@@ -56,21 +56,21 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     # The host counts on until the card is written.
     training_seconds: float | None = field(default=None, init=False)
 
-    def add_facts_of(self, name: str) -> Self:
+    def add_stated_by(self, model: str) -> Self:
         """The same card with what it lacks, as the card of another model states it.
 
         That is a folder, or a base model on the Hub.
         """
-        if not name:
+        if not model:
             return self
-        is_on_hub = not Path(name).expanduser().exists()
-        if is_on_hub and not self.base_model and _NAME.fullmatch(name):
-            self.base_model = name
-        stated = _stated_in_card(name)
-        for fact in ("license", "base_model", *_LISTS):
-            values = _well_formed(fact, stated)
-            if values and not getattr(self, fact):
-                setattr(self, fact, values if fact in _LISTS else values[0])
+        is_on_hub = not Path(model).expanduser().exists()
+        if is_on_hub and not self.base_model and _NAME.fullmatch(model):
+            self.base_model = model
+        stated = _stated_in_card(model)
+        for name in ("license", "base_model", *_LISTS):
+            values = _well_formed(name, stated)
+            if values and not getattr(self, name):
+                setattr(self, name, values if name in _LISTS else values[0])
         self.add_tags([tag for tag in _well_formed("tags", stated) if tag not in _OWN_TAGS])
         return self
 
@@ -118,7 +118,7 @@ def ensure_card_data(model: SentenceTransformer) -> CrossLingualCardData:
         is_stated = bool(value) or value is False
         if is_stated and name not in replaced:
             setattr(ours, name, value)
-    return ours.add_facts_of(_checkpoint_name(model))
+    return ours.add_stated_by(_checkpoint_name(model))
 
 
 def set_card_data(
@@ -154,7 +154,7 @@ def set_card_data(
     if data:
         _set_sources(card, data)
     card.add_tags(["st-xlret", *tags])
-    card.add_facts_of(base_model or _checkpoint_name(model))
+    card.add_stated_by(base_model or _checkpoint_name(model))
     card.license = license or card.license
 
 
@@ -221,7 +221,7 @@ def set_card_calibration(
 
 
 def _how_languages_are_chosen(model: SentenceTransformer, calibration: CalibrationLayer) -> str:
-    routers = [module for module in model.children() if isinstance(module, Router)]
+    routers = routers_of(model)
     if calibration.language_agnostic or not routers:
         return ""
     default = (routers[-1].default_route or "").removeprefix("language_")
@@ -243,12 +243,12 @@ def _stated_in_card(name: str) -> Mapping[str, Any]:
     return {}
 
 
-def _well_formed(fact: str, stated: Mapping[str, Any]) -> list[str]:
-    """The values of a fact that have its form."""
-    values = stated.get(fact) or []
+def _well_formed(name: str, stated: Mapping[str, Any]) -> list[str]:
+    """The values that a card states under a name, those of the right form."""
+    values = stated.get(name) or []
     if not isinstance(values, list):
         values = [values]
-    return [str(value) for value in values if _FORMS[fact].fullmatch(str(value))]
+    return [str(value) for value in values if _FORMS[name].fullmatch(str(value))]
 
 
 def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from st_xlret.hub.lengths import mean_lengths
 from st_xlret.hub.loading import check_finite
 from st_xlret.languages import language_form
 from st_xlret.modules.calibration_layer import CalibrationLayer
-from st_xlret.modules.encoders import with_modules
+from st_xlret.modules.encoders import routers_of, with_modules
 
 
 def export(
@@ -98,8 +98,7 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
 
     That is a `ValueError`.
     """
-    has_routes = any(isinstance(module, Router) for module in model.children())
-    if task_languages(model) or (by_language and has_routes):
+    if task_languages(model) or (by_language and routers_of(model)):
         raise ValueError(
             "the model has a Router: calibrate the model that it was made from, or, where routes "
             "are tasks, without languages (lsar)"

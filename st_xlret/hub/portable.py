@@ -105,8 +105,9 @@ def _write_card(model: SentenceTransformer, folder: Path) -> None:
 def _save_roles(model: SentenceTransformer, folder: Path) -> None:
     """Save the model of each role beside one with a `Router` for queries and documents."""
     from st_xlret.hub.card import copy_card_data
+    from st_xlret.modules.encoders import has_route_of_each_role
 
-    if _routes_of(model) != {"query", "document"}:
+    if not has_route_of_each_role(model):
         return
     roles: tuple[Role, ...] = ("query", "document")
     for role in roles:
@@ -114,15 +115,6 @@ def _save_roles(model: SentenceTransformer, folder: Path) -> None:
         copy_card_data(model, of_role)
         write_files(of_role, folder / role)
         _link_equal_weights(folder / role, folder)
-
-
-def _routes_of(model: SentenceTransformer) -> set[str]:
-    """The routes of the model's first `Router`."""
-    for module in model.children():
-        routes = getattr(module, "sub_modules", None)
-        if routes is not None:
-            return set(routes)
-    return set()
 
 
 def _model_of_role(model: SentenceTransformer, role: Role) -> SentenceTransformer:

@@ -4,8 +4,9 @@ Names load on first use. `st_xlret` has all of them, and the pages' tables and t
 loss read them from here.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from st_xlret.optional import lazy_names
 
 if TYPE_CHECKING:
     from st_xlret.losses.base import CrossLingualLoss as CrossLingualLoss
@@ -35,9 +36,4 @@ _MODULES = {
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and report other names
     __all__ = [*_MODULES]
-
-    def __getattr__(name: str) -> Any:
-        if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(_MODULES[name])
-        return getattr(module, name)
+    __getattr__ = lazy_names(__name__, _MODULES)

@@ -21,12 +21,15 @@ from sentence_transformers.util.distributed import (
 from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
-from st_xlret.batches.collator import COLUMN_NAMES, TAGS, languages_in_rows
+from st_xlret.batches.collator import COLUMN_NAMES
+from st_xlret.batches.languages import check_languages_of_rows
 from st_xlret.columns import (
+    TAGS,
     ColumnError,
     Declared,
     Kind,
     Layout,
+    Tag,
     check_complete,
     holds_strings,
     rename,
@@ -38,8 +41,8 @@ logger = logging.getLogger(__name__)
 
 Columns: TypeAlias = list[dict[str, Any]]
 """The features of each text column of a batch."""
-Tags: TypeAlias = dict[str, Tensor]
-"""Integers of each row of a batch, by name."""
+Tags: TypeAlias = dict[Tag, Tensor]
+"""Integers of each row of a batch."""
 Batches: TypeAlias = BatchFactory | Mapping[str, Any] | None
 
 HOST_LABELS = ("label", "labels", "score", "scores")
@@ -128,7 +131,9 @@ class CrossLingualLoss(nn.Module):
             dataset = rename(dataset, columns)
         selected = dataset.select_columns(self.columns_to_read(dataset))
         check_complete(selected, selected.column_names)
-        self._log_selection(selected, dataset.column_names)
+        languages = check_languages_of_rows(selected)
+        left_out = [name for name in dataset.column_names if name not in selected.column_names]
+        self._log_selection(selected, languages, left_out)
         return selected
 
     def columns_to_read(self, dataset: Dataset) -> list[str]:
@@ -143,17 +148,17 @@ class CrossLingualLoss(nn.Module):
                 self.refuse(f"the column {text!r} has no strings, its type is {kind}")
         return columns
 
-    def _log_selection(self, selected: Dataset, names: Sequence[str]) -> None:
+    def _log_selection(
+        self, selected: Dataset, languages: set[str], left_out: Sequence[str]
+    ) -> None:
         read = selected.column_names
         size = f"{len(selected)} rows"
         if "document" in read:
             documents = selected.with_format("arrow", columns=["document"])[:]
             count = pc.count_distinct(documents["document"])
             size = f"{count} documents"
-        languages = languages_in_rows(selected)
         if languages:
             size += f" in {len(languages)} languages"
-        left_out = [name for name in names if name not in read]
         if left_out:
             size += f"; not read: {', '.join(left_out)}"
         logger.info("%s reads %s of %s", type(self).__name__, read, size)
@@ -215,9 +220,9 @@ class CrossLingualLoss(nn.Module):
             self.refuse(f"the labels {values[:3]} differ, and the loss would not read them")
         return columns
 
-    def _tag_of_label(self, texts: int) -> str | None:
+    def _tag_of_label(self, texts: int) -> Tag | None:
         """The tag that labels are where a batch has as many text columns, as in `model.fit`."""
-        tags: dict[Kind | None, str] = {"language": "language_id", "document": "document_id"}
+        tags: dict[Kind | None, Tag] = {"language": "language_id", "document": "document_id"}
         for layout in self.layouts:
             if layout.texts in (0, texts):
                 return tags.get(layout.label_is)
@@ -234,9 +239,9 @@ class CrossLingualLoss(nn.Module):
         name = type(self).__name__
         logger.warning("no checkpoint will hold the parameters of %s: %s", name, way_out)
 
-    def concatenate_tags(self, columns: Columns, *required: str) -> Tags:
+    def concatenate_tags(self, columns: Columns, *required: Tag) -> Tags:
         """The tags of all columns one after the other; a ValueError names what is missing."""
-        tags = {}
+        tags: Tags = {}
         for tag in TAGS:
             values = [features[tag] for features in columns if tag in features]
             if len(values) == len(columns):
@@ -260,7 +265,7 @@ class CrossLingualLoss(nn.Module):
         gathered_vectors = []
         for column in vectors:
             gathered_vectors.append(all_gather_with_grad(column))
-        gathered_tags = {}
+        gathered_tags: Tags = {}
         for name, tag in tags.items():
             columns = tag.chunk(len(vectors))
             of_ranks = [all_gather(column.contiguous()) for column in columns]

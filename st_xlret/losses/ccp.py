@@ -10,7 +10,7 @@ from torch import Tensor
 
 from st_xlret.batches import Windows
 from st_xlret.citations import CITATIONS
-from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout
+from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout, Tag
 from st_xlret.functional import contrastive_context_loss
 from st_xlret.losses.base import Batches, CrossLingualLoss, Tags
 from st_xlret.losses.embedding import embed_columns, keep_padding
@@ -144,7 +144,7 @@ class CCPLoss(CrossLingualLoss):
         It has one column of 2N rows (centres, then contexts), or two columns of N rows.
         """
         columns = self.read_columns(sentence_features, labels)
-        required = []
+        required: list[Tag] = []
         if len(columns) == 1:
             required.append("document_id")
         if not self.cross_language_negatives:
@@ -195,7 +195,8 @@ class CCPLoss(CrossLingualLoss):
         return self.weight * loss
 
     def _check_windows(self, tags: Tags) -> None:
-        for kind in ("language_id", "document_id"):
+        kinds: tuple[Tag, ...] = ("language_id", "document_id")
+        for kind in kinds:
             if kind in tags and not torch.equal(*tags[kind].chunk(2)):
                 self.refuse(f"a window of the batch has sentences with two values of {kind}")
 

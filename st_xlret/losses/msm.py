@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from st_xlret.batches import Blocks
 from st_xlret.batches.collator import text_to_id
 from st_xlret.citations import CITATIONS
-from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout
+from st_xlret.columns import BESIDE_ONE_TEXT, Kind, Layout, Tag
 from st_xlret.functional import masked_sentence_loss
 from st_xlret.functional.tensors import at_least_float32
 from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, Tags, unwrap_model
@@ -170,7 +170,7 @@ class MSMLoss(CrossLingualLoss):
     ) -> Tensor | dict[str, Tensor]:
         """Compute the loss of a column of sentences, or of a column for each place in a block."""
         columns = self.read_columns(sentence_features, labels)
-        required = []
+        required: list[Tag] = []
         if not self.cross_language_negatives:
             required.append("language_id")
         if len(columns) == 1:
@@ -253,7 +253,8 @@ class MSMLoss(CrossLingualLoss):
         both_are_there = rows[:, 1:] >= 0
         places = rows.clamp(min=0)
         wrong = tags["sentence_position"][places].diff() <= 0
-        for kind in ("document_id", "language_id"):
+        kinds: tuple[Tag, ...] = ("document_id", "language_id")
+        for kind in kinds:
             if kind in tags:
                 wrong |= tags[kind][places].diff() != 0
         if (wrong & both_are_there).any():
@@ -294,7 +295,7 @@ class MSMLoss(CrossLingualLoss):
         # A block has the same number on no other rank.
         block = (torch.arange(count, device=device) + (get_rank() << 40)).repeat(places)
         position = torch.arange(places, device=device).repeat_interleave(count)
-        of_blocks = {"document_id": block, **tags}
+        of_blocks: Tags = {"document_id": block, **tags}
         of_blocks["block_id"] = block
         of_blocks["sentence_position"] = position
         if "text_id" in tags:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -12,12 +11,13 @@ from st_xlret.citations import CITATIONS
 from st_xlret.columns import Layout
 from st_xlret.functional import info_nce_loss, language_contrastive_loss
 from st_xlret.functional.language import Reduction
-from st_xlret.losses.base import Columns, CrossLingualLoss
+from st_xlret.losses.base import Columns, CrossLingualLoss, unwrap_model
 from st_xlret.losses.contrastive import (
     PairContrastiveLoss,
     WeightedContrastiveLoss,
     WeightedOptions,
 )
+from st_xlret.modules.encoders import routers_of
 
 
 class SemanticContrastiveLoss(PairContrastiveLoss):
@@ -110,8 +110,8 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
 
 def check_passage_encoder(loss: CrossLingualLoss, columns: Columns) -> None:
     """Refuse columns that a `Router` sends elsewhere than to passages (Hu et al., section 4)."""
-    for router in loss.model.modules():
-        if not isinstance(router, Router) or "document" not in router.sub_modules:
+    for router in routers_of(unwrap_model(loss.model)):
+        if "document" not in router.sub_modules:
             continue
         routes = {features.get("task") or router.default_route for features in columns}
         if routes != {"document"}:

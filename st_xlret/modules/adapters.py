@@ -1,14 +1,17 @@
-"""Adapters (LoRA and its like) of an encoder, merged into its weights."""
+"""Adapters (LoRA and its like) of an encoder: merged into its weights, and their files."""
 
+import json
+from collections.abc import Iterable
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 from torch import Tensor
 
-from st_xlret.modules.encoders import outermost_transformers
+from st_xlret.modules.encoders import outermost_transformers, routers_of
 
+_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 _COMPARED = ["a", "The sun shines today.", "雨が降っています。", "Вечером будет снег, 12 °C."]
 """Texts whose vectors are the same before and after."""
 
@@ -58,9 +61,8 @@ def _merge_adapters_of(transformer: Any) -> None:
 def _vectors_of_routes(model: SentenceTransformer) -> dict[str | None, Tensor]:
     """The vectors of some texts by each route of a model."""
     routes: list[str | None] = [None]
-    for module in model.children():
-        if isinstance(module, Router):
-            routes.extend(module.sub_modules)
+    for router in routers_of(model):
+        routes.extend(router.sub_modules)
     is_training = model.training
     vectors = {}
     with torch.autocast(model.device.type, enabled=False):
@@ -96,3 +98,32 @@ def _check_same_vectors(
                 f"{float(moved.max()):.1g} of their length. Keep the model as it is saved with its "
                 "adapters, or train it without"
             )
+
+
+def adapter_files(paths: Iterable[PurePath], model_folder: Path) -> list[PurePath]:
+    """Those of the paths that are adapters of the modules which are saved in a folder.
+
+    Adapters of other models below it, and of checkpoints, are none of them.
+    """
+    own = _module_folders(model_folder)
+    files = []
+    for path in paths:
+        if path.name in _FILES and path.parent.as_posix() in own:
+            files.append(path)
+    return files
+
+
+def _module_folders(model_folder: Path) -> set[str]:
+    """The folders of a saved model's modules, and of those inside a `Router`."""
+    folders = set()
+    for module in _read_json(model_folder / "modules.json"):
+        folder = PurePosixPath(module["path"])
+        folders.add(str(folder))
+        router = model_folder / folder / "router_config.json"
+        if router.exists():
+            folders.update(str(folder / name) for name in _read_json(router)["types"])
+    return folders
+
+
+def _read_json(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))

@@ -143,16 +143,27 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
         (1, 8)
     """
     modules: list[Any] = list(model.children())
-    for module in modules:
-        if isinstance(module, Router):
-            raise ValueError(
-                "the model has a Router already, of two encoders or a calibration: "
-                "take what it was made from"
-            )
+    if routers_of(model):
+        raise ValueError(
+            "the model has a Router already, of two encoders or a calibration: "
+            "take what it was made from"
+        )
     of_queries = [copy.deepcopy(module) for module in modules]
     router = Router.for_query_document(of_queries, modules)
     card = copy.copy(model.model_card_data)
     return with_modules(model, [router], model_card_data=card)
+
+
+def routers_of(model: nn.Module) -> list[Router]:
+    """The `Router`s among the modules of a model, in their order."""
+    return [module for module in model.children() if isinstance(module, Router)]
+
+
+def has_route_of_each_role(model: nn.Module) -> bool:
+    """Whether the first `Router` of a model has two routes, of queries and of documents."""
+    for router in routers_of(model):
+        return set(router.sub_modules) == {"query", "document"}
+    return False
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:

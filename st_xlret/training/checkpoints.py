@@ -4,7 +4,9 @@ import json
 import logging
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from transformers import TrainerState, TrainingArguments
@@ -62,14 +64,39 @@ def _is_of_a_run(folder: Path) -> bool:
     return (folder / LOSS_STATE_FILE).exists() and find_foreign(folder) is None
 
 
-def read_facts(checkpoint: Path) -> dict[str, str]:
-    """What a complete checkpoint says of its run, beside the state of the losses."""
+@dataclass(frozen=True)
+class RunRecord:
+    """What a complete checkpoint says of its run, in the metadata of the state of the losses.
+
+    Attributes:
+        options: What the run is made of, as JSON has it.
+        files: The size of each file of the checkpoint, by its name.
+        start: The fingerprint of the weights that the run began with, where they count.
+    """
+
+    options: dict[str, Any]
+    files: dict[str, int]
+    start: str | None = None
+
+    def as_metadata(self) -> dict[str, str]:
+        """The record as texts, which `read_record` reads."""
+        texts = {"options": json.dumps(self.options), "files": json.dumps(self.files)}
+        if self.start is not None:
+            texts["start"] = self.start
+        return texts
+
+
+def read_record(checkpoint: Path) -> RunRecord:
+    """The record of a complete checkpoint."""
     file = checkpoint / LOSS_STATE_FILE
     try:
         with safe_open(file, "pt") as opened:
-            return opened.metadata() or {}
+            texts = opened.metadata() or {}
     except SafetensorError as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
+    options = json.loads(texts.get("options", "null")) or {}
+    files = json.loads(texts.get("files", "{}"))
+    return RunRecord(options, files, texts.get("start"))
 
 
 def sizes_of_files(folder: Path) -> dict[str, int]:
@@ -89,7 +116,7 @@ def find_foreign(checkpoint: Path) -> str | None:
     """
     if checkpoint.is_symlink():
         return checkpoint.name
-    written = json.loads(read_facts(checkpoint).get("files", "{}"))
+    written = read_record(checkpoint).files
     for name, size in sizes_of_files(checkpoint).items():
         if written.get(name) != size:
             return name

@@ -381,15 +381,15 @@ def text_and_language_columns(**datasets: Dataset | None) -> list[tuple[Dataset,
     return columns
 
 
-def data_facts(**datasets: Dataset | None) -> dict[str, Any]:
-    """The languages of data sets, and how many rows each has, for `results.json`.
+def data_entries(**datasets: Dataset | None) -> dict[str, Any]:
+    """The languages of data sets, and how many rows each has: entries of `results.json`.
 
     Of the data sets that `text_and_language_columns` takes.
     """
     languages: set[str] = set()
     for rows, _, column in text_and_language_columns(**datasets):
         languages.update(rows.unique(column))
-    facts: dict[str, Any] = {"languages": sorted(languages)}
+    entries: dict[str, Any] = {"languages": sorted(languages)}
     for kind, of_kind in datasets.items():
-        facts[kind] = 0 if of_kind is None else len(of_kind)
-    return facts
+        entries[kind] = 0 if of_kind is None else len(of_kind)
+    return entries

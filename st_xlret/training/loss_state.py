@@ -1,6 +1,5 @@
 """Everything that a loss owns is kept across checkpoints and ranks."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from st_xlret.files import PathLike, atomic_file
 from st_xlret.losses.base import CrossLingualLoss, package_loss, unwrap_model
 from st_xlret.training.checkpoints import (
     LOSS_STATE_FILE,
+    RunRecord,
     begin_checkpoint,
     checkpoint_folder,
     delete_old_checkpoints,
     finish_checkpoint,
-    read_facts,
+    read_record,
     sizes_of_files,
 )
 
@@ -50,7 +50,7 @@ class LossStateCallback(TrainerCallback):
         losses: Any,
         *,
         resume_from: PathLike | None = None,
-        options: Any = None,
+        options: dict[str, Any] | None = None,
         keep: int | None = None,
     ) -> None:
         self.watch_losses(losses)
@@ -145,7 +145,7 @@ class LossStateCallback(TrainerCallback):
 
     def take_start(self, checkpoint: Path) -> None:
         """Refuse to resume with another start model, where its weights count."""
-        before = read_facts(checkpoint).get("start")
+        before = read_record(checkpoint).start
         if self.keeps_start and before != self.start:
             raise ValueError(
                 f"the run of {checkpoint} did not begin with the weights of this model: give the "
@@ -232,14 +232,9 @@ class LossStateCallback(TrainerCallback):
         folder = checkpoint_folder(args, state)
         if not args.should_save or not folder.is_dir():
             return
-        facts = {
-            "options": json.dumps(self.options),
-            "files": json.dumps(sizes_of_files(folder)),
-        }
-        if self.start is not None:
-            facts["start"] = self.start
+        record = RunRecord(self.options or {}, sizes_of_files(folder), self.start)
         with atomic_file(folder / LOSS_STATE_FILE) as temporary:
-            save_file(self.state_dict(), temporary, metadata=facts)
+            save_file(self.state_dict(), temporary, metadata=record.as_metadata())
         finish_checkpoint(folder)
         if self.keep is not None and self.keep > 0:
             delete_old_checkpoints(folder.parent, self.keep, state.best_model_checkpoint)

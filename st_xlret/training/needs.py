@@ -5,7 +5,6 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 from torch import nn
 
 from st_xlret.columns import (
@@ -65,14 +64,6 @@ def select_loss_columns(datasets: Any, loss: Any) -> Any:
         # A copy, for the host changes the format of what it is given.
         return datasets.select_columns(datasets.column_names)
     return datasets
-
-
-def has_two_encoders(model: SentenceTransformer) -> bool:
-    """Whether a model has one encoder of queries and one of documents."""
-    for module in model.children():
-        if isinstance(module, Router):
-            return set(module.sub_modules) == {"query", "document"}
-    return False
 
 
 def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> None:

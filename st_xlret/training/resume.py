@@ -13,11 +13,12 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
+from st_xlret.modules.adapters import merge_adapters
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.checkpoints import last_checkpoint, read_facts
+from st_xlret.training.checkpoints import last_checkpoint, read_record
 from st_xlret.training.output_folder import delete_earlier_run
-from st_xlret.training.trainable import merge_adapters, train_in_fp32
+from st_xlret.training.trainable import train_in_fp32
 from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
 
 
 def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
-    before = json.loads(read_facts(checkpoint).get("options", "null")) or {}
+    before = read_record(checkpoint).options
     changed = []
     for name in sorted(before.keys() | options.keys()):
         was = before.get(name)

@@ -10,7 +10,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.columns import Role
+from st_xlret.columns import Role, language_column
 from st_xlret.data.kept import cache_key
 from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 from st_xlret.files import PathLike
@@ -110,8 +110,8 @@ def _translations_of(pairs: Dataset, pivot: str) -> list[_Learned]:
     translations = []
     for pair in pairs:
         for side, other in (("source", "target"), ("target", "source")):
-            language = pair[f"{other}_language"]
-            if pair[f"{side}_language"] == pivot and language != pivot:
+            language = pair[language_column(other)]
+            if pair[language_column(side)] == pivot and language != pivot:
                 translations.append(_Learned(pair[other], language, pair[side]))
     if not translations:
         raise ValueError(

@@ -1,28 +1,22 @@
 """What of an encoder is trained, and how its layers compute meanwhile."""
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Router
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding, WordEmbeddings
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from st_xlret.modules.adapters import has_adapters
-from st_xlret.modules.adapters import merge_adapters as merge_adapters
-from st_xlret.modules.encoders import outermost_transformers
+from st_xlret.modules.encoders import outermost_transformers, routers_of
 from st_xlret.modules.reloading import has_weights, load_again
 from st_xlret.optional import import_optional
 
 logger = logging.getLogger(__name__)
-
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 
 # A pooler on top of the first token is no part of a sentence encoder, and would never get a
 # gradient.
@@ -93,7 +87,7 @@ def check_adapters_match_folder(model: SentenceTransformer) -> None:
     """
     if not has_adapters(model):
         return
-    if any(isinstance(module, Router) for module in model.children()):
+    if routers_of(model):
         raise ValueError(
             "Sentence Transformers cannot load checkpoints of LoRA in a model with a Router, as of "
             "two encoders: train with save_strategy='no'"
@@ -119,35 +113,6 @@ def _has_weights_of_folder(model: SentenceTransformer, transformer: PreTrainedMo
     except (OSError, ValueError):
         return False
     return has_weights(transformer, saved.state_dict())
-
-
-def adapter_files(paths: Iterable[PurePath], model_folder: Path) -> list[PurePath]:
-    """Those of the paths that are adapters of the modules which are saved in a folder.
-
-    Adapters of other models below it, and of checkpoints, are none of them.
-    """
-    own = _module_folders(model_folder)
-    files = []
-    for path in paths:
-        if path.name in ADAPTER_FILES and path.parent.as_posix() in own:
-            files.append(path)
-    return files
-
-
-def _module_folders(model_folder: Path) -> set[str]:
-    """The folders of a saved model's modules, and of those inside a `Router`."""
-    folders = set()
-    for module in _read_json(model_folder / "modules.json"):
-        folder = PurePosixPath(module["path"])
-        folders.add(str(folder))
-        router = model_folder / folder / "router_config.json"
-        if router.exists():
-            folders.update(str(folder / name) for name in _read_json(router)["types"])
-    return folders
-
-
-def _read_json(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @contextmanager

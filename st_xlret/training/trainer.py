@@ -28,7 +28,8 @@ from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
-from st_xlret.modules.adapters import has_adapters
+from st_xlret.modules.adapters import adapter_files, has_adapters, merge_adapters
+from st_xlret.modules.encoders import has_route_of_each_role
 from st_xlret.precision import padding_options
 from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
@@ -39,7 +40,6 @@ from st_xlret.training.needs import (
     check_optimizers,
     columns_by_data_set,
     has_own_loss,
-    has_two_encoders,
     select_loss_columns,
     take_loss_state,
 )
@@ -144,7 +144,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> Any:
         """The collator, which finds prompt and route of each column of a batch by its role."""
-        if has_two_encoders(model) and not args.router_mapping:
+        if has_route_of_each_role(model) and not args.router_mapping:
             collator = self.data_collator_class(model.preprocess, prompts=args.prompts)
             collator.role_routes = {role: role or "document" for role in ROLES}
         else:
@@ -309,7 +309,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self.remember_start(model)
         if args.lora_rank:
             trainable.add_lora(model, args.lora_rank)
-            take_back.callback(trainable.merge_adapters, model)
+            take_back.callback(merge_adapters, model)
             self.optimizer = None  # that of an earlier training holds the adapters of then
         if args.save_strategy != "no":
             trainable.check_adapters_match_folder(model)
@@ -469,7 +469,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if self.args.should_save and not has_adapters(self.model):
             folder = Path(output_dir or str(self.args.output_dir))
             paths = [path.relative_to(folder) for path in folder.rglob("adapter_*")]
-            for path in trainable.adapter_files(paths, folder):
+            for path in adapter_files(paths, folder):
                 (folder / path).unlink()
 
     def _check_weights(self) -> None:
@@ -491,7 +491,7 @@ def adapt_arguments(
     if is_stream and args.batch_sampler is None:
         # The host draws it, and warns of samplers.
         args.batch_sampler = sampler.BatchSamplers.BATCH_SAMPLER
-    if has_two_encoders(encoder) and not args.router_mapping:
+    if has_route_of_each_role(encoder) and not args.router_mapping:
         # Two passes on different parameters: DDP would take those of one pass for all that are
         # unused.
         args.ddp_find_unused_parameters = False
@@ -501,7 +501,7 @@ def adapt_arguments(
 def delete_adapters(hub: HfApi, name: str, revision: str | None, pushed: Path) -> None:
     """Delete the adapters in a repository that are of the modules of the folder pushed there."""
     paths = map(PurePosixPath, hub.list_repo_files(name, revision=revision))
-    files = list(map(str, trainable.adapter_files(paths, pushed)))
+    files = list(map(str, adapter_files(paths, pushed)))
     if files:
         message = "The adapters are merged into the weights"
         hub.delete_files(name, delete_patterns=files, revision=revision, commit_message=message)

@@ -1,4 +1,4 @@
-"""`st-xlret train`: the scripts by name, with recipes by name."""
+"""`st-xlret train`: the scripts by name, with option files by name."""
 
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from st_xlret.commands import main
 from tests.training_scripts.scripts import SCRIPTS, command, write_data
 
 
-def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(
+def test_scripts_and_option_files_are_listed_and_a_wrong_name_names_them(
     repository: Path, capsys
 ) -> None:
-    recipes = [file.name for file in (repository / "training_scripts" / "recipes").glob("*.yaml")]
+    folder = repository / "training_scripts" / "recipes"
+    option_files = [file.name for file in folder.glob("*.yaml")]
     for arguments in ([], ["--help"]):
         main(["train", *arguments])
         printed = capsys.readouterr().out
-        for name in [*SCRIPTS, *recipes]:
+        for name in [*SCRIPTS, *option_files]:
             assert f"\n{name} " in printed
     for name in ("cpc", "ml_ctl.py"):
         with pytest.raises(
@@ -29,13 +30,13 @@ def test_scripts_and_recipes_are_listed_and_a_wrong_name_names_them(
     assert "--dictionaries" in printed
 
 
-def test_a_script_runs_by_its_name_with_a_recipe_by_its_name(
+def test_a_script_runs_by_its_name_with_an_option_file_by_its_name(
     tmp_path: Path, monkeypatch, capsys
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     write_data(tmp_path)
-    # Options on the command line override the recipe's.
+    # Options on the command line override the file's.
     words = command(
         "ccp",
         tmp_path,

@@ -59,7 +59,7 @@ def script(name: str) -> ModuleType:
 def command(
     name: str, data: Path, output: Path, *options: str | Path, tiny: bool = True
 ) -> list[str]:
-    """The command line of a run: files of options, the options of `SCRIPTS`, and those given.
+    """The command line of a run: option files, the options of `SCRIPTS`, and those given.
 
     The latter replace. An option without a value takes away that of `SCRIPTS` where it has one:
     `--pairs` for a run without pairs.

@@ -1,4 +1,4 @@
-"""The files of options reach the scripts, and the losses that they make are those of the papers."""
+"""The option files reach the scripts, and the losses that they make are those of the papers."""
 
 import json
 from itertools import pairwise
@@ -12,12 +12,13 @@ import yaml
 from tests.data.files import write_text
 from tests.training_scripts.scripts import SCRIPTS, Runner, script
 
-RECIPES = Path(__file__).parents[2] / "training_scripts" / "recipes"
+FOLDER = Path(__file__).parents[2] / "training_scripts" / "recipes"
 
 
-def script_of(recipe: str) -> str:
-    of_ccp = recipe in ("documents", "two-cores")
-    return "ccp" if of_ccp else next(name for name in SCRIPTS if recipe.startswith(name))
+def script_of(option_file: str) -> str:
+    if option_file in ("documents", "two-cores"):
+        return "ccp"
+    return next(name for name in SCRIPTS if option_file.startswith(name))
 
 
 def parsed(name: str, *arguments: str) -> dict[str, Any]:
@@ -30,12 +31,12 @@ def parsed(name: str, *arguments: str) -> dict[str, Any]:
     return {option: value for group in run.call_args.args for option, value in vars(group).items()}
 
 
-@pytest.mark.parametrize("recipe", sorted(file.stem for file in RECIPES.glob("*.yaml")))
-def test_every_option_of_a_recipe_reaches_its_script(recipe: str, repository: Path) -> None:
-    file = RECIPES / f"{recipe}.yaml"
+@pytest.mark.parametrize("option_file", sorted(file.stem for file in FOLDER.glob("*.yaml")))
+def test_every_option_of_a_file_reaches_its_script(option_file: str, repository: Path) -> None:
+    file = FOLDER / f"{option_file}.yaml"
     content = yaml.safe_load(file.read_text(encoding="utf-8"))
     encoder = [] if {"model", "from_scratch"} & content.keys() else ["--model", "m"]
-    options = parsed(script_of(recipe), str(file), *encoder, "--seed", "7")
+    options = parsed(script_of(option_file), str(file), *encoder, "--seed", "7")
     assert {name: options[name] for name in content} == content and options["seed"] == 7
     assert not (repository / "runs" / "x").exists()
 
@@ -54,7 +55,7 @@ MSM = {
 
 
 @pytest.mark.parametrize(
-    ("recipe", "loss", "options", "expected"),
+    ("option_file", "loss", "options", "expected"),
     [
         (
             "ccp",
@@ -100,13 +101,13 @@ MSM = {
     ],
 )
 def test_the_losses_are_those_of_the_papers_or_as_the_options_say(
-    recipe: str,
+    option_file: str,
     loss: str | None,
     options: dict[str, Any] | None,
     expected: dict[str, Any],
     train: Runner,
 ) -> None:
-    name, file = script_of(recipe), RECIPES / f"{recipe}.yaml"
+    name, file = script_of(option_file), FOLDER / f"{option_file}.yaml"
     if options is not None:
         file = write_text(
             train.folder / "losses.yaml", json.dumps({"loss_options": {loss: options}})
