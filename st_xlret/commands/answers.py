@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import NotRequired
 
+Group: TypeAlias = str | int
+"""What versions of a text share; a text without a group is its own: its number."""
+
 
 class SearchResult(TypedDict):
-    """A text that answers, its key in the store, and what this says of the text.
+    """A text that answers, as it is shown: its key in the store, and what this says of the text.
 
-    That is its language, where it is from, and its group, where results are groups. A text without
-    a group is its own: its number.
+    That is its language, where it is from, and the name of its group, where results are groups.
     """
 
     score: float
@@ -22,11 +24,18 @@ class SearchResult(TypedDict):
     text: str
     id: str
     source: str | None
-    group: NotRequired[str | int | None]
+    group: NotRequired[str | None]
 
 
-class Rows(NamedTuple):
-    """Vectors (n, d), and what stands beside them, (n,) each; see `SearchResult`."""
+class FoundRow(NamedTuple):
+    """A row that answers, with its group."""
+
+    group: Group
+    result: SearchResult
+
+
+class StoredRows(NamedTuple):
+    """Vectors (n, d), and what stands beside them, (n,) each; see `SearchResult`, and `Group`."""
 
     vectors: NDArray[np.float32]
     group: Any  # a sequence, of which some can be selected
@@ -35,22 +44,22 @@ class Rows(NamedTuple):
     key: NDArray[Any]
     source: NDArray[Any]
 
-    def result(self, place: int, score: float) -> SearchResult:
-        """What stands beside one vector, which has this score."""
-        return SearchResult(
+    def found(self, place: int, score: float) -> FoundRow:
+        """The row at a place, which has this score."""
+        result = SearchResult(
             score=score,
             language=self.language[place] or None,
             text=self.text[place],
             id=self.key[place],
             source=self.source[place],
-            group=self.group[place],
         )
+        return FoundRow(self.group[place], result)
 
-    def select(self, is_chosen: Any) -> Rows:
+    def select(self, is_chosen: Any) -> StoredRows:
         """Some of the rows."""
-        return Rows(*(column[is_chosen] for column in self))
+        return StoredRows(*(column[is_chosen] for column in self))
 
-    def versions(self, groups: list[str | int | None], languages: list[str]) -> Rows:
+    def versions(self, groups: list[Group], languages: list[str]) -> StoredRows:
         """The rows of some groups that are in one of some languages."""
         is_of_group = np.isin(self.group, np.array(groups, object))
         is_in_language = np.isin(self.language, languages)
@@ -62,40 +71,41 @@ class Answer:
     """The best rows for a query, one for each group, best first; `count` at most."""
 
     count: int
-    results: list[SearchResult] = field(default_factory=list)
+    rows: list[FoundRow] = field(default_factory=list)
 
     @property
-    def groups(self) -> list[str | int | None]:
-        """The group of each result."""
-        return [result["group"] for result in self.results]
+    def groups(self) -> list[Group]:
+        """The group of each row."""
+        return [row.group for row in self.rows]
 
-    def add(self, batch: Rows, scores: Any) -> None:
+    def add(self, batch: StoredRows, scores: Any) -> None:
         """Take the rows of a batch into account; of equal scores, the first stays."""
         from st_xlret.search import best_of_groups  # which loads PyTorch: not for --help
 
         for place in best_of_groups(scores, batch.group, self.count):
-            self.results.append(batch.result(place, float(scores[place])))
-        every_score = np.array([result["score"] for result in self.results])
+            self.rows.append(batch.found(place, float(scores[place])))
+        every_score = np.array([row.result["score"] for row in self.rows])
         kept = best_of_groups(every_score, self.groups, self.count)
-        self.results = [self.results[place] for place in kept]
+        self.rows = [self.rows[place] for place in kept]
 
     def shown_by(self, version: Answer) -> Answer:
         """The same groups and scores, with the rows of a version where it has some."""
-        shown = dict(zip(version.groups, version.results, strict=True))
-        results: list[SearchResult] = []
-        for result in self.results:
-            row = shown.get(result["group"], result)
-            results.append({**row, "score": result["score"]})
-        return Answer(self.count, results)
+        versions = dict(version.rows)
+        rows = []
+        for group, result in self.rows:
+            shown = versions.get(group, result)
+            rows.append(FoundRow(group, {**shown, "score": result["score"]}))
+        return Answer(self.count, rows)
 
-    def as_shown(self, *, with_group: bool) -> list[SearchResult]:
-        """The results, with rounded scores, and the names of groups if these were asked for."""
-        for result in self.results:
-            result["score"] = round(result["score"], 4)
-            group = result.pop("group")
+    def results(self, *, with_group: bool) -> list[SearchResult]:
+        """What is shown: rounded scores, and the names of groups if these were asked for."""
+        results: list[SearchResult] = []
+        for group, found in self.rows:
+            result: SearchResult = {**found, "score": round(found["score"], 4)}
             if with_group:
                 result["group"] = group if isinstance(group, str) else None
-        return self.results
+            results.append(result)
+        return results
 
 
 def place_of(result: SearchResult) -> str:

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     """Run the command `evaluate`."""
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
     check_options(options, "output")
-    check_counts(options, "batch_size", "max_sentences")
+    check_counts(options, "batch_size")
     if options.compare is None:
         needed = ["model"]
         if options.distributed:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from st_xlret.commands import check_counts, check_options
-from st_xlret.commands.sources import EncoderArguments
+from st_xlret.commands.sources import TextArguments
 from st_xlret.commands.work import TEXTS_AT_ONCE, WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Arguments(EncoderArguments):
+class Arguments(TextArguments):
     """What to index, by which model."""
 
     output: str = option(None, "File of the index, .parquet.")

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from st_xlret.commands import check_counts, check_options
-from st_xlret.commands.answers import Answer, Rows, SearchResult, place_of
+from st_xlret.commands.answers import Answer, SearchResult, StoredRows, place_of
 from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.languages import (
     WORDS_FOR_MISSING,
@@ -233,7 +233,7 @@ class SearchPool:
             languages.update(rows.language)
             for answer, vector in zip(answers, vectors, strict=True):
                 answer.add(rows, rows.vectors @ vector)
-        if not any(answer.results for answer in answers):
+        if not any(answer.rows for answer in answers):
             raise ValueError(
                 f"{self.store.name} has no texts that could be shown; name their field "
                 "(--text_field)"
@@ -242,7 +242,7 @@ class SearchPool:
         if with_group:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))
             answers = self._versions_in(wanted, answers, vectors)
-        return [answer.as_shown(with_group=with_group) for answer in answers]
+        return [answer.results(with_group=with_group) for answer in answers]
 
     def _embed(self, queries: Sequence[str]) -> Any:
         """Vectors of queries, mapped if the stored ones are searched by mapped ones."""
@@ -299,8 +299,8 @@ class SearchPool:
                 version.add(some, some.vectors @ vectors[number])
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
-    def _rows_with_text(self) -> Iterator[Rows]:
-        """Rows that have texts, with vectors as they are compared."""
+    def _rows_with_text(self) -> Iterator[StoredRows]:
+        """StoredRows that have texts, with vectors as they are compared."""
         seen = 0
         for batch in self.store.batches(texts=True):
             vectors, is_usable, codes = self.store.check_rows(batch, needs_language=False)
@@ -309,7 +309,7 @@ class SearchPool:
                 if not _is_named(group):
                     groups[place] = seen + place
             seen += batch.num_rows
-            rows = Rows(
+            rows = StoredRows(
                 vectors=vectors,
                 group=np.array(groups, object),
                 language=codes,

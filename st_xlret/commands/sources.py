@@ -26,7 +26,7 @@ _LISTED = 30  # languages that are printed, at most
 
 
 @dataclass
-class EncoderArguments:
+class TextArguments:
     """An encoder, and documents to embed."""
 
     _argument_group_name = "encoder and texts"
@@ -49,7 +49,7 @@ class EncoderArguments:
 
 
 @dataclass
-class SampleArguments(EncoderArguments):
+class SampleArguments(TextArguments):
     """An encoder, and a sample of texts."""
 
     languages: list[str] = option([], "Languages to look at. All by default.")

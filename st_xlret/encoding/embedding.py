@@ -15,7 +15,7 @@ from st_xlret.columns import Role
 from st_xlret.encoding.batches import token_batches, token_lengths
 from st_xlret.encoding.maps import router_tasks
 from st_xlret.encoding.prompts import role_prompt
-from st_xlret.precision import PRECISIONS, autocast, padding_options
+from st_xlret.precision import autocast, padding_options
 
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
@@ -68,9 +68,6 @@ def encode(
         vectors = encode(model, rows, language, role=role, **options)
         rounded = _rounded(vectors, precision, options)
         return rounded[0] if isinstance(texts, str) else rounded
-    if precision not in PRECISIONS:
-        names = ", ".join((*PRECISIONS, *_ROUNDED))
-        raise ValueError(f"precision={precision!r} is none of {names}")
     if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
         options["prompt"] = role_prompt(model, role)
     rows = [texts] if isinstance(texts, str) else list(texts)

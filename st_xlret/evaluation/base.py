@@ -33,6 +33,16 @@ from st_xlret.precision import resolve_precision
 Scores: TypeAlias = dict[str, dict[str, float]]
 """Language to metric to a fraction in [0, 1]."""
 
+COMPARED = (
+    "split",
+    "candidate",
+    "corpus_size",
+    "sentences",
+    "sentences_per_language",
+    "threshold",
+)
+"""Entries of a protocol in which results that are compared do not differ."""
+
 
 @dataclass(frozen=True)
 class BenchmarkResult:
@@ -40,7 +50,7 @@ class BenchmarkResult:
 
     Attributes:
         average: Metric to its mean over the languages.
-        protocol: What results are compared by, such as direction and pooling.
+        protocol: What results are compared by, such as direction and pooling; see `COMPARED`.
     """
 
     benchmark: str

@@ -256,7 +256,7 @@ def load_bucc(
     It is `"sample"`, `"training"` or `"test"`.
     """
     folder_of: dict[str, Path] = {}
-    for file in sorted(files_below(Path(folder))[1]):
+    for file in sorted(files_below(Path(folder)).belonging):
         code, found, _ = unpacked_name(file).partition(f"-en.{split}.{_ENGLISH}")
         if found and folder_of.setdefault(code, file.parent) != file.parent:
             raise DataError(f"{code}-en.{split} is in {folder_of[code]} and {file.parent}", folder)

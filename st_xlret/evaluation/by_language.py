@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from st_xlret.evaluation.metrics import Values, rank_discounts
-from st_xlret.evaluation.pools import Rows
+from st_xlret.evaluation.pools import RowNumbers
 from st_xlret.languages import is_same_language, languages_of_labels
 
 _FIRST_RESULTS = (
@@ -29,8 +29,8 @@ _Mask = NDArray[np.bool_]
 
 
 def language_metrics(
-    ranking: Rows,
-    relevant: Sequence[Rows],
+    ranking: RowNumbers,
+    relevant: Sequence[RowNumbers],
     query_languages: Sequence[str],
     document_languages: Sequence[str],
 ) -> dict[str, Values]:
@@ -78,7 +78,7 @@ def _documents_in_languages(of_documents: Sequence[str], languages: set[str]) ->
     return masks
 
 
-def _metrics_of_query(ranked: Rows, gold: Rows, in_language: _Mask) -> dict[str, float]:
+def _metrics_of_query(ranked: RowNumbers, gold: RowNumbers, in_language: _Mask) -> dict[str, float]:
     """`in_language` says of each document whether it is in the query's language."""
     # Of the relevant documents:
     is_own = in_language[gold]

@@ -19,7 +19,14 @@ from st_xlret.data.reading import BadLines, decoded_lines, read_jsonl
 from st_xlret.data.sources import find_file, find_files
 from st_xlret.data.texts import join_sentences
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
-from st_xlret.evaluation.pools import RetrievalData, Rows, TextRow, read_beir, text_row, texts_table
+from st_xlret.evaluation.pools import (
+    RetrievalData,
+    RowNumbers,
+    TextRow,
+    read_beir,
+    text_row,
+    texts_table,
+)
 from st_xlret.evaluation.retrieval import (
     RETRIEVAL_OPTIONS,
     RetrievalEvaluator,
@@ -100,7 +107,7 @@ class LAReQAEvaluator(RetrievalEvaluator):
 
 
 def average_precisions(
-    queries: Tensor, documents: Tensor, relevant: Sequence[Rows]
+    queries: Tensor, documents: Tensor, relevant: Sequence[RowNumbers]
 ) -> NDArray[Any]:
     """Average precision of each query over the whole ranking, of equal scores the lower row first.
 
@@ -115,7 +122,7 @@ def average_precisions(
     return np.array(precisions)
 
 
-def _average_precision(scores: NDArray[Any], gold: Rows) -> float:
+def _average_precision(scores: NDArray[Any], gold: RowNumbers) -> float:
     ranks = []
     for row in gold[gold >= 0]:
         score = scores[row]
@@ -161,7 +168,7 @@ def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
         text = row["text"]
         if paragraphs is not None:
             text = f"{text} {paragraphs[name]}"
-        rows.append((name, "", text, row["language"]))
+        rows.append(TextRow(name, "", text, row["language"]))
     return texts_table(rows)
 
 

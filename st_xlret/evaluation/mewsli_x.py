@@ -56,8 +56,7 @@ class MewsliXEvaluator(RetrievalEvaluator):
         for of_text in parse_entries(read_jsonl(mentions), _queries_and_entities, mentions):
             for query, entity in of_text:
                 queries.append(query)
-                name = query[0]
-                qrels[name] = {entity: 1}
+                qrels[query.id] = {entity: 1}
         corpus = texts_table(parse_entries(read_jsonl(entities), _entity_row, entities))
         data = RetrievalData(corpus, texts_table(queries), qrels, str(mentions))
         notes = {

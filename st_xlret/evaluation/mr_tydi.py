@@ -172,7 +172,7 @@ def _load_pool(language: str, files: _PoolFiles, cache: PathLike | None) -> Retr
 def _question_row(line: str, language: str) -> TextRow:
     """The row of `id <tab> question`."""
     name, question = line.split("\t")
-    return name.strip(), "", question.strip(), language
+    return TextRow(name.strip(), "", question.strip(), language)
 
 
 def _read_judged_questions(file: Path, language: str) -> tuple[Dataset, Qrels]:

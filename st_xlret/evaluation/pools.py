@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from datasets import Dataset
@@ -23,12 +23,19 @@ from st_xlret.languages import check_language, languages_of_labels
 logger = logging.getLogger(__name__)
 
 TEXT_COLUMNS = dict.fromkeys(("id", "title", "text", "language"), "string")
-TextRow: TypeAlias = tuple[str, str, str, str]
-"""Id, title, text and language."""
-Rows: TypeAlias = NDArray[np.int64]
-"""Rows of a corpus."""
+RowNumbers: TypeAlias = NDArray[np.int64]
+"""Numbers of rows of a corpus; `MISSING` is in place of a document that is not there."""
 
-_MISSING = -1  # in place of the row of a judged document that is not in the corpus
+MISSING = -1
+
+
+class TextRow(NamedTuple):
+    """A row of a table of texts, in the order of its columns."""
+
+    id: str
+    title: str
+    text: str
+    language: str
 
 
 def text_row(name: str, title: str, text: str, language: str) -> TextRow:
@@ -36,7 +43,7 @@ def text_row(name: str, title: str, text: str, language: str) -> TextRow:
     for value in (name, title, text, language):
         if not isinstance(value, str):
             raise TypeError(f"expected a string, found {type(value).__name__} {value!r:.40}")
-    return name, title, text, _checked_language(language)
+    return TextRow(name, title, text, _checked_language(language))
 
 
 @cache
@@ -44,8 +51,8 @@ def _checked_language(code: str) -> str:
     return check_language(code)
 
 
-def texts_table(rows: Iterable[TextRow]) -> Dataset:
-    """Rows (id, title, text, language) as a table, without titles if all are empty.
+def texts_table(rows: Iterable[TextRow | tuple[str, str, str, str]]) -> Dataset:
+    """RowNumbers (id, title, text, language) as a table, without titles if all are empty.
 
     A missing language is "".
     """
@@ -84,7 +91,7 @@ class RetrievalData:
     queries: Dataset
     qrels: Qrels
     file: str = "qrels"
-    _relevant_rows: dict[int, Rows] = field(init=False, repr=False, compare=False)
+    _relevant_rows: dict[int, RowNumbers] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _refuse_missing_texts(self.corpus, "the corpus")
@@ -93,7 +100,7 @@ class RetrievalData:
         object.__setattr__(self, "_relevant_rows", relevant)
 
     @property
-    def relevant(self) -> list[Rows]:
+    def relevant(self) -> list[RowNumbers]:
         """The corpus rows relevant to each of the `judged` queries; -1 for one that is missing."""
         return list(self._relevant_rows.values())
 
@@ -155,7 +162,7 @@ def _judgements_of(documents: Dataset, qrels: Qrels) -> Qrels:
 
 def _find_relevant_rows(
     corpus: Dataset, queries: Dataset, qrels: Qrels, file: str
-) -> dict[int, Rows]:
+) -> dict[int, RowNumbers]:
     """Row of each query that counts to its relevant corpus rows, in the order of the queries."""
     query_rows = _rows_by_id(queries, qrels)
     judged: set[str] = set()
@@ -164,7 +171,7 @@ def _find_relevant_rows(
     document_rows = _rows_by_id(corpus, sorted(judged))
     missing = [name for name, rows in document_rows.items() if not rows]
     for name in missing:
-        document_rows[name] = [_MISSING]
+        document_rows[name] = [MISSING]
     row_of_query = _only_rows(query_rows, file)
     row_of_document = _only_rows(document_rows, file)
 
@@ -173,7 +180,7 @@ def _find_relevant_rows(
         rows = [row_of_document[name] for name, grade in grades.items() if grade > 0]
         if rows:
             relevant[row_of_query[query]] = np.sort(rows)
-    if all(rows[-1] == _MISSING for rows in relevant.values()):
+    if all(rows[-1] == MISSING for rows in relevant.values()):
         raise DataError("no query has a relevant document", file=file)
     if missing:
         problem = f"{len(missing)} judged documents are not in the corpus and count as not found"
@@ -258,4 +265,4 @@ def _read_texts(
         original = text.translation_of
         if translations is not None and original is not None and original != text.id:
             translations.add(text.id, original)
-        yield text.id, text.title, text.text, code
+        yield TextRow(text.id, text.title, text.text, code)

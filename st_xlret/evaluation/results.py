@@ -12,21 +12,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, TypeAlias
 
-from st_xlret.evaluation.base import BenchmarkResult, name_file_in_errors
+from st_xlret.evaluation.base import COMPARED, BenchmarkResult, name_file_in_errors
 from st_xlret.evaluation.published import published_comparisons
 from st_xlret.files import PathLike, atomic_file, file_beside
 from st_xlret.tables import MISSING, markdown_table, percent, records_table
 
 _COMMAND = "evaluate --compare"  # which alone replaces what it wrote
-# Entries of the protocol in which results that are compared do not differ.
-_COMPARED = (
-    "split",
-    "candidate",
-    "corpus_size",
-    "sentences",
-    "sentences_per_language",
-    "threshold",
-)
 
 
 def result_report(result: BenchmarkResult, model_name: str) -> str:
@@ -115,7 +106,7 @@ def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, _SeedMean]:
 
 
 def _what_was_measured(result: BenchmarkResult) -> tuple[str | None, ...]:
-    entries = [result.protocol.get(name) for name in _COMPARED]
+    entries = [result.protocol.get(name) for name in COMPARED]
     return (result.benchmark, *sorted(result.scores), *entries)
 
 

@@ -20,7 +20,7 @@ from st_xlret.encoding import KeptVectors, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, Scores
 from st_xlret.evaluation.by_language import language_metrics
 from st_xlret.evaluation.metrics import METRICS, Values
-from st_xlret.evaluation.pools import RetrievalData, Rows, full_texts, read_beir
+from st_xlret.evaluation.pools import RetrievalData, RowNumbers, full_texts, read_beir
 from st_xlret.files import PathLike
 from st_xlret.languages import languages_of_labels
 from st_xlret.precision import resolve_precision
@@ -215,7 +215,7 @@ def _loaded(pool: Any) -> Any:
     return pool
 
 
-def ranking_of(queries: Tensor, documents: _CorpusVectors, k: int) -> Rows:
+def ranking_of(queries: Tensor, documents: _CorpusVectors, k: int) -> RowNumbers:
     """The corpus rows of the k best documents of each query, best first.
 
     Of equal scores, the lower row comes first.
@@ -229,7 +229,7 @@ def ranking_of(queries: Tensor, documents: _CorpusVectors, k: int) -> Rows:
 
 
 def score_ranking(
-    ranking: Rows,
+    ranking: RowNumbers,
     data: RetrievalData,
     metrics: Sequence[str] = ("mrr_at_100", "recall_at_100"),
 ) -> Scores:
@@ -257,7 +257,7 @@ def score_ranking(
 
 
 def _metrics_of_queries(
-    ranking: Rows, relevant: Sequence[Rows], names: Sequence[str]
+    ranking: RowNumbers, relevant: Sequence[RowNumbers], names: Sequence[str]
 ) -> dict[str, Values]:
     found = []
     counts = []

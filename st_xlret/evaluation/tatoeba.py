@@ -22,6 +22,7 @@ from st_xlret.evaluation.tatoeba_files import (
     join_on_english,
     load_tatoeba,
 )
+from st_xlret.ranges import check_range
 from st_xlret.search import neighbours_both_ways, unit_rows
 
 _MANY = 20  # pairs, whose sizes the protocol no longer lists one by one
@@ -64,8 +65,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         super().__init__(**options)
         self.check_prompts(role or "query")
         _check_sides(sentences)
-        if max_sentences is not None and max_sentences < 1:
-            raise ValueError(f"max_sentences={max_sentences} leaves no sentences")
+        check_range(1, max_sentences=max_sentences)
         self.role = role
         self.origin = origin
         if max_sentences is not None:
@@ -293,9 +293,9 @@ def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
     """The nearest rows of both directions."""
     x = unit_rows(torch.as_tensor(source))
     y = unit_rows(torch.as_tensor(target))
-    _, forward, _, backward = neighbours_both_ways(x, y, 1, cosine=False)
-    of_x = forward[:, 0].cpu()
-    of_y = backward[:, 0].cpu()
+    nearest = neighbours_both_ways(x, y, 1, cosine=False)
+    of_x = nearest.target_rows[:, 0].cpu()
+    of_y = nearest.source_rows[:, 0].cpu()
     # Rounding must not decide between equal rows: the first of them is the nearest.
     return _first_equal_rows(y)[of_x], _first_equal_rows(x)[of_y]
 

@@ -97,9 +97,9 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
             table = Path(passages)
         key = cache_key("dpr", [table])
         every = list(_read_questions(file))
-        there = dict.fromkeys(question.language for question in every)
+        there = dict.fromkeys(question.row.language for question in every)
         chosen = chosen_names(languages, there, str(file))
-        questions = [each for code in chosen for each in every if each.language == code]
+        questions = [each for code in chosen for each in every if each.row.language == code]
 
         def load_pool() -> AnsweredQuestions:
             rows = _read_passages(table)
@@ -176,7 +176,7 @@ def _read_passages(file: Path) -> Iterator[TextRow]:
         with name_file_in_errors(file, number):
             name, text, title = cells
         if not is_first or name != "id":
-            yield name, title, text, "en"
+            yield TextRow(name, title, text, "en")
         is_first = False
 
 
@@ -184,11 +184,6 @@ def _read_passages(file: Path) -> Iterator[TextRow]:
 class _Question:
     row: TextRow
     answers: list[str]
-
-    @property
-    def language(self) -> str:
-        _, _, _, code = self.row
-        return code
 
 
 def _read_questions(file: Path) -> Iterator[_Question]:

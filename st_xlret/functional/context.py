@@ -1,7 +1,7 @@
 """Contrastive context prediction (CCP): windows of text against rows and the keys of a queue."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +19,10 @@ from st_xlret.functional.tensors import (
 
 __all__ = ["contrastive_context_loss"]
 
-Tags: TypeAlias = Mapping[str, "Tensor | None"]
-"""Integers of each row, by name; None where they are not compared."""
+Compared: TypeAlias = Literal["language", "document", "text"]
+"""What rows are compared by: negatives have the same language, other documents and texts."""
+Ids: TypeAlias = Mapping[Compared, "Tensor | None"]
+"""The ids of each row; None where they are not compared."""
 
 
 def contrastive_context_loss(
@@ -76,24 +78,28 @@ def contrastive_context_loss(
     check_matrices(None, temperature, z=z, queue=queue)
     check_integers_per_row(len(z), window=window, language=language, document=document, text=text)
     compared_language = None if cross_language_negatives else language
-    tags = {"language": compared_language, "document": document, "text": text}
+    ids: Ids = {"language": compared_language, "document": document, "text": text}
     with torch.autocast(z.device.type, enabled=False):
         z = normalize_rows(z) if normalize else at_least_float32(z)
-        anchor, positive, others = _pairs_and_others(window, tags)
+        anchor, positive, others = _pairs_and_others(window, ids)
         logits = z @ z.T / temperature
         log_others = logits[anchor].masked_fill(~others, LOWEST).logsumexp(dim=1)
         if queue is not None and len(queue):
-            key_tags = {"language": queue_language, "document": queue_document, "text": queue_text}
-            _check_key_tags(len(queue), tags, key_tags)
+            key_ids: Ids = {
+                "language": queue_language,
+                "document": queue_document,
+                "text": queue_text,
+            }
+            _check_key_ids(len(queue), ids, key_ids)
             keys = queue.detach().to(z)
             if normalize and not queue_is_normalized:
                 keys = normalize_rows(keys)
-            of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, tags, key_tags)
+            of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, ids, key_ids)
             log_others = torch.logaddexp(log_others, of_queue[anchor])
         return -F.logsigmoid(logits[anchor, positive] - log_others).mean()
 
 
-def _pairs_and_others(window: Tensor, tags: Tags) -> tuple[Tensor, Tensor, Tensor]:
+def _pairs_and_others(window: Tensor, ids: Ids) -> tuple[Tensor, Tensor, Tensor]:
     """Both rows of each positive pair, and the rows that compete with it, boolean (pairs, B).
 
     The positive's own term never enters the sum, and log-sigmoid does the rest: in 16 bits, the
@@ -104,28 +110,28 @@ def _pairs_and_others(window: Tensor, tags: Tags) -> tuple[Tensor, Tensor, Tenso
     anchor, positive = positives.nonzero(as_tuple=True)
     if not len(anchor):
         raise ValueError("no positive pair in the batch: no two rows share a window id")
-    others = (_may_be_negatives(tags, tags, itself) | positives) & ~itself
+    others = (_may_be_negatives(ids, ids, itself) | positives) & ~itself
     of_pairs = others[anchor].scatter(1, positive[:, None], False)
     return anchor, positive, of_pairs
 
 
-def _check_key_tags(keys: int, tags: Tags, key_tags: Tags) -> None:
-    """Refuse keys without a tag that rows are compared by."""
-    needed = [f"queue_{name}" for name, tag in tags.items() if tag is not None]
-    named = {f"queue_{name}": tag for name, tag in key_tags.items()}
+def _check_key_ids(keys: int, ids: Ids, key_ids: Ids) -> None:
+    """Refuse keys without a of_kind that rows are compared by."""
+    needed = [f"queue_{name}" for name, of_kind in ids.items() if of_kind is not None]
+    named = {f"queue_{name}": of_kind for name, of_kind in key_ids.items()}
     check_integers_per_row(keys, needed, **named)
 
 
-def _may_be_negatives(tags: Tags, other_tags: Tags, like: Tensor) -> Tensor:
+def _may_be_negatives(ids: Ids, other_ids: Ids, like: Tensor) -> Tensor:
     """Which columns may be negatives of which rows, boolean, of the shape of `like`.
 
     They are of the same language, and of another document and text.
     """
     allowed = torch.ones(like.shape, dtype=torch.bool, device=like.device)
-    for name, tag in tags.items():
-        if tag is None:
+    for name, of_kind in ids.items():
+        if of_kind is None:
             continue
-        equal = tag[:, None] == other_tags[name]
+        equal = of_kind[:, None] == other_ids[name]
         if name == "language":
             allowed &= equal
         else:
@@ -141,14 +147,14 @@ class _LogSumExpOfKeys(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, keys: Tensor, tags: Tags, key_tags: Tags) -> Tensor:
+    def forward(ctx: Any, z: Tensor, keys: Tensor, ids: Ids, key_ids: Ids) -> Tensor:
         result = z.new_full((len(z),), LOWEST)
         mean_key = torch.zeros_like(z)
         size = rows_at_once(len(z))
         for start in range(0, len(keys), size):
             part = slice(start, start + size)
             logits = z @ keys[part].T
-            forbidden = ~_may_be_negatives(tags, _rows_of_tags(key_tags, part), logits)
+            forbidden = ~_may_be_negatives(ids, _ids_of_rows(key_ids, part), logits)
             logits.masked_fill_(forbidden, LOWEST)
             before = result
             result = torch.logaddexp(before, logits.logsumexp(dim=1))
@@ -165,8 +171,8 @@ class _LogSumExpOfKeys(torch.autograd.Function):
         return mean_key * grad[:, None], None, None, None
 
 
-def _rows_of_tags(tags: Tags, rows: slice) -> Tags:
-    of_rows: dict[str, Tensor | None] = {}
-    for name, tag in tags.items():
-        of_rows[name] = None if tag is None else tag[rows]
+def _ids_of_rows(ids: Ids, rows: slice) -> Ids:
+    of_rows: dict[Compared, Tensor | None] = {}
+    for name, of_kind in ids.items():
+        of_rows[name] = None if of_kind is None else of_kind[rows]
     return of_rows

@@ -49,7 +49,10 @@ def pooled_rows(
 def mean_lengths(
     pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]
 ) -> dict[Role, float] | None:
-    """The mean length of each role's rows; None where it cannot stand for that of each row."""
+    """The mean length of each role's rows; None where it cannot stand for that of each row.
+
+    Where both roles have one layer, the same object, the rows of both are taken together.
+    """
     is_one_map = layers["query"] is layers["document"]
     lengths: dict[Role, float] = {}
     for role, layer in layers.items():

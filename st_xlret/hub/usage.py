@@ -1,6 +1,7 @@
 """How a model is used, in a card: a question, answers to it, and the calls that embed them."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sentence_transformers import SentenceTransformer
 
@@ -22,18 +23,25 @@ def example_answers(languages: Sequence[str]) -> list[str]:
     return answers[:_SHOWN]
 
 
-def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
-    """By role, a language of the model and the call that embeds texts in it.
+class EncodingCall(NamedTuple):
+    """A language of a model, empty for one without a map for each, and code that embeds texts."""
+
+    language: str
+    code: str
+
+
+def encoding_calls(model: SentenceTransformer) -> dict[Role, EncodingCall]:
+    """How the texts of each role are embedded, in one of the model's languages.
 
     The calls are of Sentence Transformers alone. The host's `encode_query` and `encode_document`
     take no language: calls with one name the model's prompt themselves.
     """
     tasks = task_languages(model)
     if not tasks:
-        return {role: ("", f"model.encode_{role}(texts)") for role in PROMPT_NAMES}
+        return {role: EncodingCall("", f"model.encode_{role}(texts)") for role in PROMPT_NAMES}
     codes = sorted(set(tasks.values()), key=lambda code: (code != "en", code))
     of_role: dict[Role, str] = {"query": codes[0], "document": codes[-1]}
-    calls: dict[Role, tuple[str, str]] = {}
+    calls: dict[Role, EncodingCall] = {}
     for role, code in of_role.items():
         task = code
         if role == "query" and f"query_{code}" in tasks:
@@ -42,7 +50,7 @@ def encoding_calls(model: SentenceTransformer) -> dict[Role, tuple[str, str]]:
         name = prompt_name(model, role)
         if name:
             arguments.append(f'prompt_name="{name}"')
-        calls[role] = (code, f"model.encode({', '.join(arguments)})")
+        calls[role] = EncodingCall(code, f"model.encode({', '.join(arguments)})")
     return calls
 
 
@@ -54,9 +62,9 @@ def language_snippet(model: SentenceTransformer, name: str) -> str:
         f'model = SentenceTransformer("{name}")',
         "# The task is the language of the texts.",
     ]
-    for role, (code, call) in encoding_calls(model).items():
-        text = QUESTION if role == "query" else ANSWERS.get(code, ANSWERS["en"])
+    for role, call in encoding_calls(model).items():
+        text = QUESTION if role == "query" else ANSWERS.get(call.language, ANSWERS["en"])
         lines.append(f"texts = [{text!r}]")
-        lines.append(f"{role}_embeddings = {call}")
+        lines.append(f"{role}_embeddings = {call.code}")
     lines.append("print(model.similarity(query_embeddings, document_embeddings))")
     return "\n".join(["```python", *lines, "```"])

@@ -1,7 +1,7 @@
 """Masked language modelling with the checkpoint's own head."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -23,6 +23,17 @@ from st_xlret.ranges import check_range
 _GOLDEN = -7046029254386353131
 _MIX_1 = -4658895280553007687
 _MIX_2 = -7723592293110705685
+
+
+class _MaskedPart(NamedTuple):
+    """Some texts of a column, which of their tokens are hidden, and all as they were.
+
+    The last two are (rows, length).
+    """
+
+    features: Features
+    is_hidden: Tensor
+    target: Tensor
 
 
 class MaskedLMLoss(CrossLingualLoss):
@@ -180,10 +191,9 @@ class MaskedLMLoss(CrossLingualLoss):
         targets = []
         for features in columns:
             for part in self._masked_parts(features):
-                hidden_here = part.pop("chosen")
-                target = part.pop("target")
-                vectors.append(self._last_hidden_states(part, frozen)[hidden_here])
-                targets.append(target[hidden_here])
+                states = self._last_hidden_states(part.features, frozen)
+                vectors.append(states[part.is_hidden])
+                targets.append(part.target[part.is_hidden])
         projection = self.lm_head.own_projection
         if projection is None:
             encoder: Any = unwrap_model(self.model)[0]
@@ -195,13 +205,16 @@ class MaskedLMLoss(CrossLingualLoss):
         loss = chunked_cross_entropy(hidden, projection, self.lm_head.bias, target)
         return loss, len(target)
 
-    def _masked_parts(self, features: Features) -> list[Features]:
-        """A column in parts by length, with some tokens hidden, and which and what they are."""
+    def _masked_parts(self, features: Features) -> Iterator[_MaskedPart]:
+        """A column in parts by length, with some tokens hidden."""
         ids = features["input_ids"]
         masked_ids, chosen = self.mask_tokens(ids, features["attention_mask"])
-        masked = {**features, "input_ids": masked_ids, "chosen": chosen, "target": ids}
-        parts = parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]
-        return [select_texts(masked, rows) for rows in parts]
+        masked = {**features, "input_ids": masked_ids, "is_hidden": chosen, "target": ids}
+        for rows in parts_by_length(masked) or [torch.arange(len(ids), device=ids.device)]:
+            part = select_texts(masked, rows)
+            is_hidden = part.pop("is_hidden")
+            target = part.pop("target")
+            yield _MaskedPart(part, is_hidden, target)
 
     def _last_hidden_states(self, features: Features, frozen: bool) -> Tensor:
         learns = torch.is_grad_enabled() and not frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -107,6 +107,22 @@ def _dot_products(queries: Tensor, block: Tensor) -> Tensor:
     return queries @ block.T
 
 
+class NeighboursBothWays(NamedTuple):
+    """The nearest rows of each row of two sides, best first.
+
+    Attributes:
+        scores: Of every source row (S, min(k, T)).
+        target_rows: Likewise.
+        scores_back: Of every target row (T, min(k, S)).
+        source_rows: Likewise.
+    """
+
+    scores: Tensor
+    target_rows: Tensor
+    scores_back: Tensor
+    source_rows: Tensor
+
+
 @torch.no_grad()
 def neighbours_both_ways(
     source: SlicedEmbeddings,
@@ -116,13 +132,10 @@ def neighbours_both_ways(
     cosine: bool = True,
     device: Device = None,
     show_progress_bar: bool = False,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> NeighboursBothWays:
     """Find the k nearest target rows of every source row, and vice versa, with one matrix product.
 
     The sides have the shapes (S, d) and (T, d). Without `cosine` they are compared by dot product.
-
-    Returns scores and target rows of every source row, (S, min(k, T)), and scores and source rows
-    of every target row, (T, min(k, S)), best first.
     """
     check_k(k)
     check_matrix(source, "source")
@@ -142,7 +155,7 @@ def neighbours_both_ways(
                 forward.add(scores, column, first_row=row)
                 backward.add(scores.T, row, first_row=column)
             bar.update(len(rows))
-    return *forward.best_first(), *backward.best_first()
+    return NeighboursBothWays(*forward.best_first(), *backward.best_first())
 
 
 def _equal_dot_products(rows: Tensor, columns: Tensor) -> Tensor:

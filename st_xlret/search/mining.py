@@ -102,16 +102,16 @@ def mine_pairs(
     if not len(source) or not len(target):
         nothing = torch.empty(0, dtype=torch.int64)
         return MinedPairs(torch.empty(0), nothing, nothing)
-    cosines, near, cosines_back, near_back = neighbours_both_ways(
+    near = neighbours_both_ways(
         source, target, k, device=device, show_progress_bar=show_progress_bar
     )
     lowest = 0.0 if margin == "ratio" else -1.0
-    mean = cosines.clamp(min=lowest).mean(dim=1)
-    mean_back = cosines_back.clamp(min=lowest).mean(dim=1)
-    scores = _margins(cosines, (mean[:, None] + mean_back[near]) / 2, margin)
-    scores_back = _margins(cosines_back, (mean_back[:, None] + mean[near_back]) / 2, margin)
-    proposed = _best_pairs(scores, near)
-    proposed_back = _best_pairs(scores_back, near_back)
+    mean = near.scores.clamp(min=lowest).mean(dim=1)
+    mean_back = near.scores_back.clamp(min=lowest).mean(dim=1)
+    means = (mean[:, None] + mean_back[near.target_rows]) / 2
+    means_back = (mean_back[:, None] + mean[near.source_rows]) / 2
+    proposed = _best_pairs(_margins(near.scores, means, margin), near.target_rows)
+    proposed_back = _best_pairs(_margins(near.scores_back, means_back, margin), near.source_rows)
     candidates = MinedPairs(
         torch.cat([proposed.scores, proposed_back.scores]).cpu(),
         torch.cat([proposed.source, proposed_back.target]).cpu(),

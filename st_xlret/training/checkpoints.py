@@ -65,7 +65,7 @@ def _is_of_a_run(folder: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class CheckpointRecord:
     """What a complete checkpoint says of its run, in the metadata of the state of the losses.
 
     Attributes:
@@ -86,7 +86,7 @@ class RunRecord:
         return texts
 
 
-def read_record(checkpoint: Path) -> RunRecord:
+def read_record(checkpoint: Path) -> CheckpointRecord:
     """The record of a complete checkpoint."""
     file = checkpoint / LOSS_STATE_FILE
     try:
@@ -96,7 +96,7 @@ def read_record(checkpoint: Path) -> RunRecord:
         raise ValueError(f"{file} cannot be read: {error}") from error
     options = json.loads(texts.get("options", "null")) or {}
     files = json.loads(texts.get("files", "{}"))
-    return RunRecord(options, files, texts.get("start"))
+    return CheckpointRecord(options, files, texts.get("start"))
 
 
 def sizes_of_files(folder: Path) -> dict[str, int]:

@@ -16,7 +16,7 @@ from st_xlret.files import PathLike, atomic_file
 from st_xlret.losses.base import CrossLingualLoss, package_loss, unwrap_model
 from st_xlret.training.checkpoints import (
     LOSS_STATE_FILE,
-    RunRecord,
+    CheckpointRecord,
     begin_checkpoint,
     checkpoint_folder,
     delete_old_checkpoints,
@@ -232,7 +232,7 @@ class LossStateCallback(TrainerCallback):
         folder = checkpoint_folder(args, state)
         if not args.should_save or not folder.is_dir():
             return
-        record = RunRecord(self.options or {}, sizes_of_files(folder), self.start)
+        record = CheckpointRecord(self.options or {}, sizes_of_files(folder), self.start)
         with atomic_file(folder / LOSS_STATE_FILE) as temporary:
             save_file(self.state_dict(), temporary, metadata=record.as_metadata())
         finish_checkpoint(folder)

@@ -85,14 +85,12 @@ def has_own_loss(losses: Any) -> bool:
 
 def take_loss_state(callbacks: list[Any], losses: Any) -> LossStateCallback:
     """Take the callback for losses out of those of a Trainer; a new one where none is given."""
-    given = [each for each in callbacks if isinstance(each, LossStateCallback)]
-    if len(given) > 1:
-        raise ValueError("two of callbacks are a LossStateCallback: give one, or none")
-    if not given:
-        return LossStateCallback(losses)
-    callbacks.remove(given[0])
-    given[0].watch_losses(losses)
-    return given[0]
+    for given in callbacks:
+        if isinstance(given, LossStateCallback):
+            callbacks.remove(given)
+            given.watch_losses(losses)
+            return given
+    return LossStateCallback(losses)
 
 
 def columns_by_data_set(*datasets: Any) -> dict[str, set[str]]:

@@ -33,14 +33,14 @@ class Questions:
     further: dict[str, list[str]]
 
     def by_language(self) -> dict[str, list[str]]:
-        """All questions, those that were asked first."""
+        """All questions, those that were asked first: in this order, they have numbers."""
         both = {language: list(texts) for language, texts in self.asked.items()}
         for language, texts in self.further.items():
             both.setdefault(language, []).extend(texts)
         return both
 
     def rows(self) -> Dataset:
-        """A data set, whose `label` is the number of a question, and so of its goal.
+        """A data set, whose `label` is the number of a question in `by_language`.
 
         Questions that were asked are repeated, to be half of it if five times make a half.
         """
@@ -153,7 +153,7 @@ class QueryOptions:
 def calibrated_queries(
     encoder: RoleEncoder, queries: dict[str, list[str]], documents: dict[str, Tensor]
 ) -> Tensor:
-    """The vectors (n, d) of queries as `st-xlret calibrate --queries_only` maps them.
+    """The vectors (n, d) of queries, in their order, as `calibrate --queries_only` maps them.
 
     The teacher is at strength 1, which taught most; a search by the map alone takes less.
     """

@@ -110,7 +110,8 @@ class Run:
 
         Args:
             trainer: The Trainer, made with the arguments of the run.
-            entries: Further entries of `results.json`, whose content is returned.
+            entries: Further entries of `results.json`, whose content is returned; `languages` are
+                on the card, too.
             tag: One of the model's card.
             evaluators: They measure the model before and after training; None is left out.
             test: Measures the finished model.

@@ -17,7 +17,10 @@ from st_xlret.files import PathLike
 from st_xlret.ranges import check_range
 
 COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}
-"""The columns of the texts of each role, by whose names the Trainer finds their prompts."""
+"""The columns of the texts of each role, by whose names the Trainer finds their prompts.
+
+Goals are numbered in this order of the roles.
+"""
 
 _MOST_FURTHER = 10_000
 """Questions that give further texts of the pivot."""
@@ -40,9 +43,10 @@ class DistillationData(NamedTuple):
 
         But for texts that are their own goal.
         """
-        goals = [*self.texts["query"], *self.texts["document"]]
+        goals: list[str] = []
         parts = []
         for role, column in COLUMNS.items():
+            goals += self.texts[role]
             if role in self.datasets:
                 parts.append(self.datasets[role].rename_column(column, "query_1"))
         rows = concatenate_datasets(parts)
@@ -90,10 +94,11 @@ def distillation_data(
     datasets = DatasetDict()
     texts: dict[Role, list[str]] = {}
     first = 0
-    for role, further in _further_texts(questions, pivot).items():
+    further_texts = _further_texts(questions, pivot)
+    for role in COLUMNS:
         is_of_role = as_query if role == "query" else ~as_query
         learned = [translations[row] for row in np.flatnonzero(is_of_role)]
-        goals = list(dict.fromkeys([*(each.goal for each in learned), *further]))
+        goals = list(dict.fromkeys([*(each.goal for each in learned), *further_texts[role]]))
         texts[role] = goals
         wanted = round(len(learned) * english_share / (1 - english_share))
         count = min(len(goals), wanted)
