@@ -10,67 +10,113 @@ search are found, and in parentheses recall@10 of the answers. The vectors are t
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import faiss
 import numpy as np
-from tabulate import tabulate
 
 from st_xlret.calibration import VectorCalibration
 from st_xlret.evaluation import RetrievalData, macro_average, score_ranking
 from st_xlret.files import write_text
 from st_xlret.options import parse
+from st_xlret.tables import markdown_table, percent
 from training_scripts.studies.stored_vectors import Arguments, read_vectors, vectors_file
 
 Rankings = list[np.ndarray]
 """The results of the queries as they are, and of the mapped ones."""
 
 
-def main(arguments: list[str] | None = None) -> dict[str, list[tuple[float, float]]]:
-    """Search each index, with the queries as they are and mapped.
+class Figures(NamedTuple):
+    """Of one index and one kind of queries: results of the exact search, and recall@10."""
 
-    Returns its name -> for both, the share of results of the exact search, and the recall.
+    share_found: float
+    recall: float
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of faiss.
+
+    Attributes:
+        factory: How faiss names it.
+        ways: Name of a way to search it -> how widely it is searched.
     """
+
+    factory: str
+    ways: dict[str, str]
+
+    def built(self, documents: np.ndarray) -> Any:
+        """The index of some documents."""
+        features = documents.shape[1]
+        index = faiss.index_factory(features, self.factory, faiss.METRIC_INNER_PRODUCT)
+        index.train(documents)
+        index.add(documents)
+        return index
+
+
+def main(arguments: list[str] | None = None) -> dict[str, list[Figures]]:
+    """Search each index, with the queries as they are and mapped."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
-    calibration = VectorCalibration.fit(
-        documents, languages=data.corpus["language"][:], queries_only=True
-    )
-    sides = [queries.numpy(), calibration.transform(queries, "query")]
+    languages = data.corpus["language"][:]
+    calibration = VectorCalibration.fit(documents, languages=languages, queries_only=True)
+    as_they_are = queries.numpy()
+    mapped = calibration.transform(queries, "query")
+    figures = figures_of_indexes(documents.numpy(), [as_they_are, mapped], data)
+    table = table_of(figures)
+    vectors = vectors_file(given).with_suffix("")
+    write_text(f"{vectors}-indexes.md", table + "\n")
+    print(table)
+    return figures
+
+
+def figures_of_indexes(
+    documents: np.ndarray, sides: Rankings, data: RetrievalData
+) -> dict[str, list[Figures]]:
+    """The figures of each way to search, for the queries as they are and the mapped ones."""
     exact: Rankings = []
-    figures: dict[str, list[tuple[float, float]]] = {}
-    for name, rankings in searches(documents.numpy(), sides):
+    figures: dict[str, list[Figures]] = {}
+    for name, rankings in searches(documents, sides):
         exact = exact or rankings
         figures[name] = []
         for expected, found in zip(exact, rankings, strict=True):
-            figures[name].append((share_found(expected, found), recall_of(found, data)))
-    table = table_of(figures)
-    write_text(f"{vectors_file(given).with_suffix('')}-indexes.md", table + "\n")
-    print(table)
+            share = share_found(expected, found)
+            recall = recall_of(found, data)
+            figures[name].append(Figures(share, recall))
     return figures
 
 
 def searches(documents: np.ndarray, sides: Rankings) -> Iterator[tuple[str, Rankings]]:
     """Search each index in its ways, the exact one first; name and rankings."""
-    features = documents.shape[1]
-    for factory, ways in kinds(len(documents), features).items():
-        index = faiss.index_factory(features, factory, faiss.METRIC_INNER_PRODUCT)
-        index.train(documents)
-        index.add(documents)
-        for name, options in ways.items():
-            faiss.ParameterSpace().set_index_parameters(index, options)  # type: ignore[arg-type]
-            yield name, [index.search(side, 10)[1] for side in sides]
+    space = faiss.ParameterSpace()
+    for index in indexes(*documents.shape):
+        built = index.built(documents)
+        for name, options in index.ways.items():
+            space.set_index_parameters(built, options)  # type: ignore[arg-type]
+            rankings = []
+            for side in sides:
+                _, ranking = built.search(side, 10)
+                rankings.append(ranking)
+            yield name, rankings
 
 
-def kinds(rows: int, features: int) -> dict[str, dict[str, str]]:
-    """How faiss names an index -> name of a way to search it -> how widely it is searched."""
+def indexes(rows: int, features: int) -> list[Index]:
+    """The indexes that are compared, the exact one first."""
+    links = {}
+    for width in (32, 64, 128):
+        links[f"HNSW, 32 links, `efSearch` {width}"] = f"efSearch={width}"
     lists = min(128, rows // 40)
+    probes = {}
+    for count in (8, 16, 32):
+        probes[f"IVF, {count} of {lists} lists"] = f"nprobe={count}"
     codes = features // 8  # a byte for eight numbers
-    return {
-        "Flat": {"exact search": ""},
-        "HNSW32,Flat": {f"HNSW, 32 links, `efSearch` {n}": f"efSearch={n}" for n in (32, 64, 128)},
-        f"IVF{lists},Flat": {f"IVF, {n} of {lists} lists": f"nprobe={n}" for n in (8, 16, 32)},
-        f"PQ{codes}": {f"PQ, {codes} bytes": ""},
-    }
+    return [
+        Index("Flat", {"exact search": ""}),
+        Index("HNSW32,Flat", links),
+        Index(f"IVF{lists},Flat", probes),
+        Index(f"PQ{codes}", {f"PQ, {codes} bytes": ""}),
+    ]
 
 
 def share_found(expected: np.ndarray, found: np.ndarray) -> float:
@@ -83,16 +129,21 @@ def share_found(expected: np.ndarray, found: np.ndarray) -> float:
 
 def recall_of(ranking: np.ndarray, data: RetrievalData) -> float:
     """recall@10 of the answers, averaged over the languages of questions."""
-    return macro_average(score_ranking(ranking, data, ["recall_at_10"]))["recall_at_10"]
+    scores = score_ranking(ranking, data, ["recall_at_10"])
+    average = macro_average(scores)
+    return average["recall_at_10"]
 
 
-def table_of(figures: dict[str, list[tuple[float, float]]]) -> str:
+def table_of(figures: dict[str, list[Figures]]) -> str:
     """The figures in per cent."""
+    header = ["index", "queries as they are", "mapped queries"]
     rows = []
     for name, sides in figures.items():
-        cells = [f"{100 * share:.1f} ({100 * recall:.1f})" for share, recall in sides]
-        rows.append([name, *cells])
-    return tabulate(rows, ["index", "queries as they are", "mapped queries"], "pipe")
+        row = [name]
+        for share, recall in sides:
+            row.append(f"{percent(share)} ({percent(recall)})")
+        rows.append(row)
+    return markdown_table(header, rows)
 
 
 if __name__ == "__main__":

@@ -241,7 +241,11 @@ def some_paragraphs(pool: Pool, kept: dict[str, list[str]], codes: Sequence[str]
     asked = {row["_id"] for row in pool.rows["queries"] if row["metadata"]["language"] in codes}
     judged = {}
     for split, lines in pool.judged.items():
-        judged[split] = [cells for cells in lines if cells[0] in asked and cells[1] in names]
+        judged[split] = []
+        for cells in lines:
+            query, name, *_ = cells
+            if query in asked and name in names:
+                judged[split].append(cells)
     answered = {cells[0] for lines in judged.values() for cells in lines}
     queries = [row for row in pool.rows["queries"] if row["_id"] in answered]
     return Pool({"corpus": corpus, "queries": queries}, judged)

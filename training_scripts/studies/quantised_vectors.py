@@ -13,9 +13,10 @@ from collections.abc import Callable
 from torch import Tensor
 
 from st_xlret.calibration import VectorCalibration
+from st_xlret.evaluation import RetrievalData
 from st_xlret.files import write_text
 from st_xlret.options import parse
-from st_xlret.tables import markdown_table
+from st_xlret.tables import markdown_table, percent
 from training_scripts.studies.measure_search import mapped, measure_pool
 from training_scripts.studies.stored_vectors import Arguments, read_vectors, vectors_file
 
@@ -59,29 +60,51 @@ def main(arguments: list[str] | None = None) -> dict[str, list[float]]:
     """Measure each row; returns its name -> mAP@20 in each column."""
     (given,) = parse([Arguments], arguments, description=__doc__)
     data, queries, documents = read_vectors(given)
-    languages = data.corpus["language"][:]
     figures: dict[str, list[float]] = {}
     for name, (share, quantise) in CODES.items():
         width = round(share * queries.shape[1])
-        figures[name] = []
-        for queries_only in SIDES.values():
-            asked = queries[:, :width]
-            stored = documents[:, :width]
-            if queries_only is not None:
-                calibration = VectorCalibration.fit(
-                    stored, languages, queries_only=queries_only, min_texts=20
-                )
-                asked = mapped(calibration, asked, "query")
-                stored = mapped(calibration, stored, "document")
-            metrics = measure_pool(*quantise(asked, stored), data)
-            figures[name].append(metrics["map_at_20"])
-    rows = []
-    for name, row in figures.items():
-        rows.append([name, *(f"{100 * figure:.1f}" for figure in row)])
-    table = markdown_table(["codes", *SIDES], rows)
-    write_text(f"{vectors_file(given).with_suffix('')}-quantised.md", table + "\n")
+        asked = queries[:, :width]
+        stored = documents[:, :width]
+        figures[name] = figures_of_sides(asked, stored, data, quantise)
+    table = table_of(figures)
+    vectors = vectors_file(given).with_suffix("")
+    write_text(f"{vectors}-quantised.md", table + "\n")
     print(table)
     return figures
+
+
+def figures_of_sides(
+    queries: Tensor, documents: Tensor, data: RetrievalData, quantise: Quantise
+) -> list[float]:
+    """The mAP@20 of each of `SIDES`, in codes."""
+    languages = data.corpus["language"][:]
+    figures = []
+    for queries_only in SIDES.values():
+        asked = queries
+        stored = documents
+        if queries_only is not None:
+            calibration = VectorCalibration.fit(
+                documents,
+                languages,
+                queries_only=queries_only,
+                min_texts=20,
+            )
+            asked = mapped(calibration, queries, "query")
+            stored = mapped(calibration, documents, "document")
+        query_codes, document_codes = quantise(asked, stored)
+        metrics = measure_pool(query_codes, document_codes, data)
+        figures.append(metrics["map_at_20"])
+    return figures
+
+
+def table_of(figures: dict[str, list[float]]) -> str:
+    """The figures in per cent."""
+    rows = []
+    for name, of_sides in figures.items():
+        row = [name]
+        row += map(percent, of_sides)
+        rows.append(row)
+    return markdown_table(["codes", *SIDES], rows)
 
 
 if __name__ == "__main__":

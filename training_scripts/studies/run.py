@@ -356,11 +356,15 @@ class Study:
             reason = "a row or a learning rate that it needs failed"
             print(f"{name} is left out: {reason}", file=sys.stderr, flush=True)
             return False
-        made = {seed: self.make(name, seed, self.rate(name)) for seed in self.seeds_of(row)}
+        rate = self.rate(name)
+        made = {}
+        for seed in self.seeds_of(row):
+            made[seed] = self.make(name, seed, rate)
         for seed, is_made in made.items():
             if is_made:
+                folder = self.folder(name, seed)
                 model = self.model(name, seed)
-                self.measure(self.folder(name, seed), model, seed, self.content["measure"])
+                self.measure(folder, model, seed, self.content["measure"])
         return all(made.values())
 
     def make(self, name: str, seed: int, rate: float | None) -> bool:
@@ -393,9 +397,16 @@ class Study:
             values["model"] = self.model(row.start, seed)
         options: dict[str, Any]
         if row.merged:
-            parts = [f"{self.model(other, seed)}:{share}" for other, share in row.merged.items()]
-            options = {"model": "{model}", "add": parts}
-            options |= {"output": "{folder}/model", "overwrite": True}
+            parts = []
+            for other, share in row.merged.items():
+                model = self.model(other, seed)
+                parts.append(f"{model}:{share}")
+            options = {
+                "model": "{model}",
+                "add": parts,
+                "output": "{folder}/model",
+                "overwrite": True,
+            }
             return self.words({"script": row.script, "options": options}, values)
         options = dict(row.options)
         if rate is not None:
@@ -407,8 +418,13 @@ class Study:
     def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
         values: dict[str, object] = {"trained": model, "folder": folder, "seed": seed}
-        missing = [command for file, command in commands.items() if not (folder / file).exists()]
-        return all(self.execute(folder, self.words(command, values)) for command in missing)
+        for file, command in commands.items():
+            if (folder / file).exists():
+                continue
+            words = self.words(command, values)
+            if not self.execute(folder, words):
+                return False
+        return True
 
     def words(
         self, command: Mapping[str, Any], values: Mapping[str, object] | None = None
