@@ -32,10 +32,10 @@ from st_xlret.training.data import (
     DocumentOptions,
     QuestionOptions,
     data_entries,
-    text_and_language_columns,
 )
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
+from st_xlret.training.texts import text_and_language_columns
 
 TAG = "language-agnostic-retrieval"
 

@@ -25,9 +25,10 @@ from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss, MaskedLM
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import WordOptions, data_entries, text_and_language_columns
+from st_xlret.training.data import WordOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
+from st_xlret.training.texts import text_and_language_columns
 
 MODES = ["info-snt", "CZ-snt", "ML-CTL-info", "ML-CTL-CZ"]
 """What may be trained; the third is not in the paper's Table 1."""

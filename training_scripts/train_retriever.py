@@ -22,9 +22,10 @@ from st_xlret.batches import Rows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import QuestionOptions, text_and_language_columns
+from st_xlret.training.data import QuestionOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
+from st_xlret.training.texts import text_and_language_columns
 
 
 @dataclass

@@ -27,10 +27,13 @@ from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from pyarrow.parquet import ParquetWriter
 
     from st_xlret.data.documents import Unit
     from st_xlret.data.reading import BadLines
+    from st_xlret.stores.parquet import VectorsMetadata
 
 
 @dataclass
@@ -174,7 +177,7 @@ class _Index:
             return text.language
         return "" if self._identifier is None else self._identifier.identify(text.text)
 
-    def _embed(self, rows: Sequence[tuple[str, str]]) -> Any:
+    def _embed(self, rows: Sequence[tuple[str, str]]) -> NDArray[np.float16]:
         """Vectors of languages and texts in float16, (n, d)."""
         from st_xlret.encoding import encode, known_languages
 
@@ -192,7 +195,7 @@ class _Index:
 
         return self._work.vectors([self._metadata, rows], rows, embed_shard)[:]
 
-    def _describe_model(self) -> dict[str, Any]:
+    def _describe_model(self) -> VectorsMetadata:
         from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt
 
         name = self._options.model or ""

@@ -24,6 +24,9 @@ from st_xlret.languages import UNKNOWN, check_language
 from st_xlret.options import name_leading_words, option, parse
 
 if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from st_xlret.encoding import KeptVectors
     from st_xlret.search import MinedPairs
 
 
@@ -93,7 +96,11 @@ def _distinct_texts(source: str) -> list[str]:
 
 
 def _mine(
-    model: Any, sources: Sequence[str], targets: Sequence[str], options: Arguments, work: WorkFolder
+    model: SentenceTransformer,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    options: Arguments,
+    work: WorkFolder,
 ) -> MinedPairs:
     from st_xlret.search import mine_pairs
 
@@ -109,8 +116,12 @@ def _mine(
 
 
 def _cached_vectors(
-    model: Any, texts: Sequence[str], language: str | None, options: Arguments, work: WorkFolder
-) -> Any:
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    language: str | None,
+    options: Arguments,
+    work: WorkFolder,
+) -> KeptVectors:
     from st_xlret.encoding import encode, fingerprint
 
     def embed(rows: slice) -> Any:

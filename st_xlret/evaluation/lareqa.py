@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from datasets import Dataset
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -157,7 +158,7 @@ def read_lareqa(folder: PathLike, *, split: str = _MIXED, context: bool = False)
     return replace(data, corpus=_without_titles(data.corpus, paragraphs if context else None))
 
 
-def _without_titles(corpus: Any, paragraphs: dict[str, str] | None) -> Any:
+def _without_titles(corpus: Dataset, paragraphs: dict[str, str] | None) -> Dataset:
     """The candidates, each followed by its paragraph if these are given.
 
     XQuAD-R has titles in the file and none in the published protocol.

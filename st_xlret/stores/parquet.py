@@ -4,24 +4,33 @@ import json
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from st_xlret.columns import Role
 from st_xlret.files import atomic_file
 from st_xlret.folders import columns_of_folders, files_below
 from st_xlret.stores.base import Change
-from st_xlret.stores.descriptions import metric_of, model_name_in
+from st_xlret.stores.descriptions import Metric, metric_of, model_name_in
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.reruns import WrittenRows
 from st_xlret.stores.tables import TableStore
 
 METADATA = b"st_xlret"
-"""Key of a Parquet file's metadata.
+"""Key of `VectorsMetadata` in the metadata of a Parquet file."""
 
-It is JSON that may have "model", "fingerprint", "prompts", "metric" and "map".
-"""
+
+class VectorsMetadata(TypedDict, total=False):
+    """What a file says of its vectors, as JSON has it."""
+
+    model: str
+    fingerprint: str
+    metric: Metric
+    prompts: dict[Role, str]
+    map: str
+
 
 _BUFFER = 2**20  # bytes of a file that are read at a time
 

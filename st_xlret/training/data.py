@@ -10,7 +10,7 @@ from datasets import Dataset, load_from_disk
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-from st_xlret.columns import Role, language_column
+from st_xlret.columns import Role
 from st_xlret.data import load_documents, load_pairs, load_retrieval
 from st_xlret.data.dictionaries import read_dictionary
 from st_xlret.data.held_out import hold_out_pairs, hold_out_questions
@@ -27,6 +27,7 @@ from st_xlret.options import option
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.output_folder import make_folder
 from st_xlret.training.questions import mine_negatives, question_evaluator, without_test_questions
+from st_xlret.training.texts import text_and_language_columns
 
 logger = logging.getLogger(__name__)
 
@@ -360,37 +361,14 @@ class QuestionOptions(AnswerOptions):
         return LAReQAEvaluator.from_directory(self.test, context=self.context)
 
 
-def text_and_language_columns(
-    *,
-    sentences: Dataset | None = None,
-    questions: Dataset | None = None,
-    pairs: Dataset | None = None,
-    others: Dataset | None = None,
-) -> list[tuple[Dataset, str, str]]:
-    """Every column of texts of some data sets, with that of its languages."""
-    known = [
-        (sentences, "sentence", "language"),
-        (questions, "query", "language"),
-        (questions, "positive", "language"),
-        (pairs, "source", language_column("source")),
-        (pairs, "target", language_column("target")),
-        (others, "sentence", "language"),
-    ]
-    columns = []
-    for rows, text, language in known:
-        if rows is not None:
-            columns.append((rows, text, language))
-    return columns
-
-
 def data_entries(**datasets: Dataset | None) -> dict[str, Any]:
     """The languages of data sets, and how many rows each has, for `results.json`.
 
     They are those that `text_and_language_columns` takes.
     """
     languages: set[str] = set()
-    for rows, _, column in text_and_language_columns(**datasets):
-        languages.update(rows.unique(column))
+    for dataset, _, column in text_and_language_columns(**datasets):
+        languages.update(dataset.unique(column))
     entries: dict[str, Any] = {"languages": sorted(languages)}
     for kind, rows in datasets.items():
         entries[kind] = 0 if rows is None else len(rows)

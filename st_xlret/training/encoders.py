@@ -4,20 +4,16 @@ The tokenizer of one from scratch is made of the texts.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-import numpy as np
-from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 from sentence_transformers.util import is_sentence_transformer_model
 from transformers import PreTrainedTokenizerFast
 
-from st_xlret.data.rows import rows_by_value
 from st_xlret.hub.loading import load_model
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.losses.lm_head import NoHeadError
@@ -28,11 +24,9 @@ from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
 from st_xlret.training.output_folder import make_folder
 from st_xlret.training.text_lengths import check_length
+from st_xlret.training.texts import TextColumns, balanced_texts
 
 logger = logging.getLogger(__name__)
-
-TextColumns: TypeAlias = Iterable[tuple[Dataset, str, str]]
-"""Data sets, each with the names of a column of texts and of that of their languages."""
 
 _CHARACTERS = 10_000_000
 """To train a tokenizer on, or a new head for masked words, spread evenly over the languages."""
@@ -170,19 +164,6 @@ def _goes_on(args: ScriptArguments) -> bool:
     return args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
 
 
-class _Source(NamedTuple):
-    """The texts of one language in a column of a data set, in a drawn order."""
-
-    dataset: Dataset
-    column: str
-    rows: np.ndarray
-
-    def texts(self) -> Iterator[str]:
-        ordered = self.dataset.select_columns(self.column).select(self.rows)
-        for batch in ordered.iter(1000):
-            yield from batch[self.column]
-
-
 def warn_of_rate(name: str, args: ScriptArguments) -> None:
     """Say that a whole run at the rate of an untrained encoder harms one that is trained."""
     keeps_some = args.keep_trained < 1 or args.lora_rank
@@ -198,33 +179,3 @@ def warn_of_rate(name: str, args: ScriptArguments) -> None:
             args.learning_rate,
             args.rate_of_trained,
         )
-
-
-def balanced_texts(sources: TextColumns, characters: int, *, seed: int = 0) -> Iterator[str]:
-    """Texts with as many characters of each language, as far as they go.
-
-    They come language by language, in a drawn order.
-    """
-    generator = np.random.default_rng([seed, 7])
-    by_language: dict[str, list[_Source]] = {}
-    for dataset, column, language_column in sources:
-        for rows, (language,) in rows_by_value(dataset, [language_column]):
-            order = generator.permutation(len(rows))
-            source = _Source(dataset, column, rows[order])
-            by_language.setdefault(language, []).append(source)
-    for language in sorted(by_language):
-        yield from _texts_of_language(by_language[language], characters / len(by_language))
-
-
-def _texts_of_language(sources: list[_Source], characters: float) -> Iterator[str]:
-    left = characters
-    # Small sources first, whole: what they lack is filled from the larger ones.
-    ordered = sorted(sources, key=lambda source: len(source.rows))
-    for number, source in enumerate(ordered):
-        budget = left / (len(ordered) - number)
-        for text in source.texts():
-            if budget <= 0:
-                break
-            yield text
-            budget -= len(text)
-            left -= len(text)

@@ -13,10 +13,11 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.losses import MaskedLMLoss
 from st_xlret.training import LOSS_STATE_FILE
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.encoders import EncoderArguments, balanced_texts
+from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.texts import TextColumn, balanced_texts
 from tests import tiny
 
-TEXTS = [(tiny.documents(), "sentence", "language")]
+TEXTS = [TextColumn(tiny.documents(), "sentence", "language")]
 
 
 def arguments(folder: Path, **options: Any) -> ScriptArguments:
@@ -139,7 +140,7 @@ def test_a_checkpoint_or_one_from_scratch() -> None:
 # Texts of all languages
 
 
-def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
+def source(**rows: tuple[int, int]) -> TextColumn:
     """For each language, a number of different rows of a length."""
     texts = []
     languages = []
@@ -147,7 +148,8 @@ def source(**rows: tuple[int, int]) -> tuple[Dataset, str, str]:
         for number in range(count):
             texts.append(f"{language}{number:05}".ljust(length, "x"))
             languages.append(language)
-    return Dataset.from_dict({"sentence": texts, "language": languages}), "sentence", "language"
+    rows_of_all = Dataset.from_dict({"sentence": texts, "language": languages})
+    return TextColumn(rows_of_all, "sentence", "language")
 
 
 def characters_of(sources: Any, budget: int) -> Counter[str]:

@@ -39,7 +39,7 @@ from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
 from st_xlret.precision import autocast
-from st_xlret.training.encoders import balanced_texts
+from st_xlret.training.texts import TextColumn, balanced_texts
 from training_scripts.demo.demo import read_sentences
 
 Row: TypeAlias = dict[str, Any]
@@ -239,7 +239,7 @@ def some_paragraphs(pool: Pool, kept: dict[str, list[str]], codes: Sequence[str]
             corpus.append(row)
     names = {row["_id"] for row in corpus}
     asked = {row["_id"] for row in pool.rows["queries"] if row["metadata"]["language"] in codes}
-    judged = {}
+    judged: dict[str, list[list[str]]] = {}
     for split, lines in pool.judged.items():
         judged[split] = []
         for cells in lines:
@@ -344,7 +344,7 @@ def write_encoder_with_head(options: Arguments, output: Path) -> None:
     The head is trained on the encoder as it is.
     """
     documents = load_documents(options.documents, languages=options.languages or None)
-    texts = balanced_texts([(documents, "sentence", "language")], options.characters)
+    texts = balanced_texts([TextColumn(documents, "sentence", "language")], options.characters)
     model = load_model(str(options.model))
     set_seed(0)  # of the weights of the head
     loss = MaskedLMLoss(model, fresh_head=True, seed=0)
