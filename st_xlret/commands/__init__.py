@@ -115,14 +115,6 @@ def given_options(options: object) -> list[str]:
     return [name for name, value in vars(options).items() if value != getattr(default, name)]
 
 
-def check_counts(options: object, *names: str) -> None:
-    """Refuse counts of nothing; None is a default."""
-    for name in names:
-        count = getattr(options, name)
-        if count is not None and count < 1:
-            raise ValueError(f"--{name}={count} is below 1")
-
-
 def _options_are(names: Sequence[str]) -> str:
     words = " and ".join(f"--{name}" for name in names)
     return f"{words} is" if len(names) == 1 else f"{words} are"

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands import check_counts, check_options, given_options
+from st_xlret.commands import check_options, given_options
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.files import atomic_file, file_beside, write_json, write_text
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
+from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
     from st_xlret.evaluation import BenchmarkEvaluator
@@ -114,7 +115,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
     """Run the command `evaluate`."""
     (options,) = parse([Arguments], arguments, description=__doc__, prog=prog)
     check_options(options, "output")
-    check_counts(options, "batch_size")
+    check_range(1, batch_size=options.batch_size)
     if options.compare is None:
         needed = ["model"]
         if options.distributed:

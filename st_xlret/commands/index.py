@@ -19,12 +19,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from st_xlret.commands import check_counts, check_options
+from st_xlret.commands import check_options
 from st_xlret.commands.sources import TextArguments
 from st_xlret.commands.work import TEXTS_AT_ONCE, WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
 from st_xlret.options import name_leading_words, option, parse
+from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
     words = name_leading_words(arguments, "documents")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
     check_options(options, "documents", "model", "output")
-    check_counts(options, "batch_size")
+    check_range(1, batch_size=options.batch_size)
     target = Path(options.output)
     is_kept = target.exists() and not options.overwrite
     if target.suffix != ".parquet" or is_kept:

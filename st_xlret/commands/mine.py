@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands import check_counts, check_options
+from st_xlret.commands import check_options
 from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, check_language
 from st_xlret.options import name_leading_words, option, parse
+from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     output = Path(options.output)
     if output.suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"--output {output}: pairs are written to FILE.tsv or FILE.jsonl")
-    check_counts(options, "k", "batch_size")
+    check_range(1, k=options.k, batch_size=options.batch_size)
     from st_xlret.hub.loading import load_model
 
     work = WorkFolder(output, options.embedding_cache)

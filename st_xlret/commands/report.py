@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands import check_counts
 from st_xlret.commands.reports import (
     command_in_words,
     print_report,
@@ -33,6 +32,7 @@ from st_xlret.commands.sources import (
 )
 from st_xlret.files import atomic_file, file_beside, write_json
 from st_xlret.options import option
+from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
     from st_xlret.calibration.checks import FitOptions
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
     """Run the command `report`."""
     texts, stored, options = parse_sources(Arguments, arguments, description=__doc__, prog=prog)
     check_sources(texts, stored, options)
-    check_counts(options, "neighbours")
+    check_range(1, neighbours=options.neighbours)
     from st_xlret.calibration.plots import plot_language_bias
 
     output = Path(options.output)

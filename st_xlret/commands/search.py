@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from st_xlret.commands import check_counts, check_options
+from st_xlret.commands import check_options
 from st_xlret.commands.answers import Answer, SearchResult, StoredRows, place_of
 from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.languages import (
@@ -32,6 +32,7 @@ from st_xlret.languages import (
     language_identifier_or_none,
 )
 from st_xlret.options import name_leading_words, option, parse
+from st_xlret.ranges import check_range
 
 
 @dataclass
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     if options.prefer_language:
         needed.append("group_field")
     check_options(options, *needed)
-    check_counts(options, "top_k")
+    check_range(1, top_k=options.top_k)
     pools = [SearchPool(options.vectors, options, options.map)]
     if options.compare is not None:
         pools.append(SearchPool(options.compare, options, compared=True))

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from st_xlret.commands import check_counts, check_options, given_options
+from st_xlret.commands import check_options, given_options
 from st_xlret.options import option, parse
 from st_xlret.precision import PRECISIONS
+from st_xlret.ranges import check_range
 from st_xlret.stores.base import Store
 from st_xlret.stores.registry import forms_in_words, open_store
 
@@ -136,7 +137,7 @@ def parse_sources(
     groups = [SampleArguments, StoreArguments, own_group]
     texts, stored, options = parse(groups, words, description=description, prog=prog)
     check_options(options, "output")
-    check_counts(texts, "texts_per_language", "batch_size")
+    check_range(1, texts_per_language=texts.texts_per_language, batch_size=texts.batch_size)
     return texts, stored, options
 
 

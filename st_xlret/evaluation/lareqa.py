@@ -77,10 +77,15 @@ class LAReQAEvaluator(RetrievalEvaluator):
 
     @classmethod
     def from_files(
-        cls, folder: Any, languages: Sequence[str] | None, *, split: str = _MIXED, **options: Any
+        cls,
+        folder: Any,
+        languages: Sequence[str] | None,
+        *,
+        split: str = _MIXED,
+        context: bool = False,
+        **options: Any,
     ) -> Self:
         """The evaluator of one pool in all languages, or of one per language."""
-        context = options.pop("context", False)
         data = read_lareqa(folder, split=split, context=context)
         notes = {"average": "mean of the languages' means"}
         if split == _BY_LANGUAGE:

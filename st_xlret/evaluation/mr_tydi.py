@@ -72,7 +72,13 @@ class MrTyDiEvaluator(RetrievalEvaluator):
 
     @classmethod
     def from_files(
-        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+        cls,
+        folder: Any,
+        languages: Sequence[str] | None,
+        *,
+        split: str = "test",
+        cache_dir: PathLike | None = None,
+        **options: Any,
     ) -> Self:
         """The evaluator of a pool per language.
 
@@ -88,7 +94,6 @@ class MrTyDiEvaluator(RetrievalEvaluator):
                 roots = [folder, folder / Path(_HUB_QUERIES).name, folder / Path(_HUB_CORPUS).name]
                 there = [code for code in _LANGUAGES if _is_in_any(roots, code)]
             names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
-        cache_dir = options.pop("cache_dir", None)
         pools = {}
         for code in names:
             folders = [root / _folder_name(code) for root in roots]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from datasets import Dataset
@@ -31,6 +31,18 @@ RETRIEVAL_OPTIONS = ("split", "similarity", "embedding_cache", "distributed")
 """Options of the command that every benchmark of retrieval reads."""
 
 _LEAST_DEPTH = 10  # of metrics by language
+
+
+class Pool(Protocol):
+    """What a pool is, such as `RetrievalData`: tables of its documents and of the queries."""
+
+    @property
+    def corpus(self) -> Dataset:
+        """The documents."""
+
+    @property
+    def judged(self) -> Dataset:
+        """The queries that count."""
 
 
 class RetrievalEvaluator(BenchmarkEvaluator):
@@ -67,7 +79,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def __init__(
         self,
-        pools: Mapping[str, Any | Callable[[], Any]],
+        pools: Mapping[str, Pool | Callable[[], Pool]],
         *,
         split: str = "test",
         similarity: Literal["cosine", "dot"] | None = None,
@@ -94,13 +106,16 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     @classmethod
     def from_files(
-        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "test", **options: Any
+        cls,
+        folder: Any,
+        languages: Sequence[str] | None,
+        *,
+        split: str = "test",
+        language: str | None = None,
+        **options: Any,
     ) -> Self:
-        """The evaluator of one pool and a split's queries.
-
-        The option `language` is that of texts that name none.
-        """
-        data = read_beir(folder, split=split, language=options.pop("language", None))
+        """The evaluator of one pool and a split's queries, whose texts may be in `language`."""
+        data = read_beir(folder, split=split, language=language)
         return cls({"all": data.select_languages(languages)}, split=split, **options)
 
     def evaluated_languages(self) -> list[str]:
@@ -208,8 +223,8 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return entries
 
 
-def _loaded(pool: Any) -> Any:
-    """The data of a pool, which may be a function that loads them."""
+def _loaded(pool: Pool | Callable[[], Pool]) -> Pool:
+    """A pool, which a function may load."""
     if callable(pool):
         return pool()
     return pool

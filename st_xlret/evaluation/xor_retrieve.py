@@ -20,6 +20,7 @@ from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of
+from st_xlret.files import PathLike
 from st_xlret.optional import import_optional
 
 _BUDGETS = {"recall_at_2kt": 2_000, "recall_at_5kt": 5_000}
@@ -85,11 +86,16 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
 
     @classmethod
     def from_files(
-        cls, folder: Any, languages: Sequence[str] | None, *, split: str = "dev", **options: Any
+        cls,
+        folder: Any,
+        languages: Sequence[str] | None,
+        *,
+        split: str = "dev",
+        passages: PathLike | None = None,
+        cache_dir: PathLike | None = None,
+        **options: Any,
     ) -> Self:
         """The evaluator of all questions in one pool; the passages are read when it is scored."""
-        cache_dir = options.pop("cache_dir", None)
-        passages = options.pop("passages", None)
         file = find_file(folder, f"xor_{split}_retrieve_eng_span*.jsonl")
         if passages is None:
             table = find_file(folder, "psgs_w100.tsv", "*w100*.tsv")

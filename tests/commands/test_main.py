@@ -167,10 +167,10 @@ def test_no_two_outputs_have_one_second_file(command: str) -> None:
         "report --documents a.txt --model m --output o.json --texts_per_language 0",
         "report --vectors v.parquet --output o.json --neighbours 0",
         "calibrate --documents a.txt --model m --output o --texts_per_language 0",
-        "evaluate --model m --data d --output o.json --max_sentences 0",
+        "evaluate --model m --data d --output o.json --batch_size 0",
     ],
 )
 def test_a_count_of_nothing_is_named(command: str) -> None:
     *_, name, _ = command.split()
-    with pytest.raises(SystemExit, match=f"^error: {name}=0 is below 1$"):
+    with pytest.raises(SystemExit, match=f"^error: {name.strip('-')} 0: it has to be 1 or more$"):
         main(command.split())
