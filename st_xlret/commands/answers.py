@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import NotRequired
 
-Group: TypeAlias = str | int
+GroupName: TypeAlias = str | int
 """What versions of a text share; a text without a group is its own: its number."""
 
 
@@ -30,12 +30,12 @@ class SearchResult(TypedDict):
 class FoundRow(NamedTuple):
     """A row that answers, with its group."""
 
-    group: Group
+    group: GroupName
     result: SearchResult
 
 
 class StoredRows(NamedTuple):
-    """Vectors (n, d), and what stands beside them, (n,) each; see `SearchResult`, and `Group`."""
+    """Vectors (n, d), and what stands beside them, (n,) each, as in `SearchResult`."""
 
     vectors: NDArray[np.float32]
     group: Any  # a sequence, of which some can be selected
@@ -59,7 +59,7 @@ class StoredRows(NamedTuple):
         """Some of the rows."""
         return StoredRows(*(column[is_chosen] for column in self))
 
-    def versions(self, groups: list[Group], languages: list[str]) -> StoredRows:
+    def versions(self, groups: list[GroupName], languages: list[str]) -> StoredRows:
         """The rows of some groups that are in one of some languages."""
         is_of_group = np.isin(self.group, np.array(groups, object))
         is_in_language = np.isin(self.language, languages)
@@ -74,7 +74,7 @@ class Answer:
     rows: list[FoundRow] = field(default_factory=list)
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[GroupName]:
         """The group of each row."""
         return [row.group for row in self.rows]
 

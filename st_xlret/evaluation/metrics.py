@@ -72,7 +72,7 @@ def _first(hits: ArrayLike, k: int) -> NDArray[np.bool_]:
     return np.asarray(hits, dtype=bool)[:, :k]
 
 
-METRICS = {
+METRIC_FUNCTIONS = {
     "mrr": mrr_at_k,
     "recall": recall_at_k,
     "success": success_at_k,

@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 
 TEXT_COLUMNS = dict.fromkeys(("id", "title", "text", "language"), "string")
 RowNumbers: TypeAlias = NDArray[np.int64]
-"""Numbers of rows of a corpus; `MISSING` is in place of a document that is not there."""
+"""Numbers of rows of a corpus; `NOT_IN_CORPUS` is in place of a document that is not there."""
 
-MISSING = -1
+NOT_IN_CORPUS = -1
 
 
 class TextRow(NamedTuple):
@@ -171,7 +171,7 @@ def _find_relevant_rows(
     document_rows = _rows_by_id(corpus, sorted(judged))
     missing = [name for name, rows in document_rows.items() if not rows]
     for name in missing:
-        document_rows[name] = [MISSING]
+        document_rows[name] = [NOT_IN_CORPUS]
     row_of_query = _only_rows(query_rows, file)
     row_of_document = _only_rows(document_rows, file)
 
@@ -180,7 +180,7 @@ def _find_relevant_rows(
         rows = [row_of_document[name] for name, grade in grades.items() if grade > 0]
         if rows:
             relevant[row_of_query[query]] = np.sort(rows)
-    if all(rows[-1] == MISSING for rows in relevant.values()):
+    if all(rows[-1] == NOT_IN_CORPUS for rows in relevant.values()):
         raise DataError("no query has a relevant document", file=file)
     if missing:
         problem = f"{len(missing)} judged documents are not in the corpus and count as not found"

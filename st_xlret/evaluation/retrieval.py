@@ -19,7 +19,7 @@ from st_xlret.data.kept import cache_key
 from st_xlret.encoding import KeptVectors, fingerprint
 from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, Scores
 from st_xlret.evaluation.by_language import language_metrics
-from st_xlret.evaluation.metrics import METRICS, Values
+from st_xlret.evaluation.metrics import METRIC_FUNCTIONS, Values
 from st_xlret.evaluation.pools import RetrievalData, RowNumbers, full_texts, read_beir
 from st_xlret.files import PathLike
 from st_xlret.languages import languages_of_labels
@@ -33,7 +33,7 @@ RETRIEVAL_OPTIONS = ("split", "similarity", "embedding_cache", "distributed")
 _LEAST_DEPTH = 10  # of metrics by language
 
 
-class Pool(Protocol):
+class PoolData(Protocol):
     """What a pool is, such as `RetrievalData`: tables of its documents and of the queries."""
 
     @property
@@ -79,7 +79,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     def __init__(
         self,
-        pools: Mapping[str, Pool | Callable[[], Pool]],
+        pools: Mapping[str, PoolData | Callable[[], PoolData]],
         *,
         split: str = "test",
         similarity: Literal["cosine", "dot"] | None = None,
@@ -223,7 +223,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return entries
 
 
-def _loaded(pool: Pool | Callable[[], Pool]) -> Pool:
+def _loaded(pool: PoolData | Callable[[], PoolData]) -> PoolData:
     """A pool, which a function may load."""
     if callable(pool):
         return pool()
@@ -283,7 +283,7 @@ def _metrics_of_queries(
     values = {}
     for name in names:
         kind, _, _ = name.partition("_at_")
-        metric = METRICS[kind]
+        metric = METRIC_FUNCTIONS[kind]
         values[name] = metric(hits, counts, _depth_of(name))
     return values
 

@@ -15,7 +15,7 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from typing_extensions import Self
 
 from st_xlret.encoding import task_languages
-from st_xlret.hub.texts import LICENSES, PAPERS, QUESTION, STEPS
+from st_xlret.hub.texts import LICENSES, PAPERS, QUESTION, STEPS_IN_WORDS
 from st_xlret.hub.usage import example_answers, language_snippet
 from st_xlret.modules.calibration_layer import CalibrationLayer
 from st_xlret.modules.encoders import routers_of
@@ -198,8 +198,8 @@ def set_card_calibration(
         card.set_losses([])
     steps = []
     for name in calibration.steps:
-        if name in STEPS:
-            does, paper = STEPS[name]
+        if name in STEPS_IN_WORDS:
+            does, paper = STEPS_IN_WORDS[name]
             steps.append(f"- `{name}` {does} ({paper or 'ours'})")
             if paper:
                 card.citations[paper] = PAPERS[paper]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from st_xlret.citations import CITATIONS
 
 
-class Step(NamedTuple):
+class StepInWords(NamedTuple):
     """What a step does, and the paper that it is from; of our own, none."""
 
     does: str
@@ -21,7 +21,7 @@ QUESTION: str = _TEXTS["question"]
 ANSWERS: dict[str, str] = _TEXTS["answers"]
 """By language."""
 
-STEPS = {name: Step(*about) for name, about in _TEXTS["steps"].items()}
+STEPS_IN_WORDS = {name: StepInWords(*about) for name, about in _TEXTS["steps"].items()}
 
 LICENSES = (_FOLDER / "licenses.txt").read_text(encoding="utf-8").split()
 """The identifiers of https://huggingface.co/docs/hub/repositories-licenses.

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from st_xlret.columns import (
-    METADATA,
+    TAGGED_KINDS,
     ColumnError,
     Declared,
     check_complete,
@@ -100,7 +100,7 @@ def columns_by_data_set(*datasets: Any) -> dict[str, set[str]]:
         named = given if isinstance(given, Mapping) else {"": given}
         for name, dataset in named.items():
             declared = Declared(getattr(dataset, "column_names", None) or ())
-            described = declared.of(*METADATA, "label")
+            described = declared.of(*TAGGED_KINDS, "label")
             read = [column for column in declared.names if column not in described]
             if read:
                 columns.setdefault(name, set()).update(read)

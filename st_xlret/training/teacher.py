@@ -16,7 +16,7 @@ from st_xlret.encoding import KeptVectors, encode, fingerprint, role_prompt
 from st_xlret.files import PathLike
 from st_xlret.ranges import check_range
 
-COLUMNS: dict[Role, str] = {"query": "query", "document": "passage"}
+COLUMN_OF_ROLE: dict[Role, str] = {"query": "query", "document": "passage"}
 """The columns of the texts of each role, by whose names the Trainer finds their prompts.
 
 Goals are numbered in this order of the roles.
@@ -45,7 +45,7 @@ class DistillationData(NamedTuple):
         """
         goals: list[str] = []
         parts = []
-        for role, column in COLUMNS.items():
+        for role, column in COLUMN_OF_ROLE.items():
             goals += self.texts[role]
             if role in self.datasets:
                 parts.append(self.datasets[role].rename_column(column, "query_1"))
@@ -95,7 +95,7 @@ def distillation_data(
     texts: dict[Role, list[str]] = {}
     first = 0
     further_texts = _further_texts(questions, pivot)
-    for role in COLUMNS:
+    for role in COLUMN_OF_ROLE:
         is_of_role = as_query if role == "query" else ~as_query
         learned = [translations[row] for row in np.flatnonzero(is_of_role)]
         goals = list(dict.fromkeys([*(each.goal for each in learned), *further_texts[role]]))
@@ -144,7 +144,7 @@ def _rows_of_role(
     number_of = {goal: first + number for number, goal in enumerate(goals)}
     rows = []
     for text, language, goal in learned:
-        rows.append({COLUMNS[role]: text, "language": language, "label": number_of[goal]})
+        rows.append({COLUMN_OF_ROLE[role]: text, "language": language, "label": number_of[goal]})
     return Dataset.from_list(rows)
 
 
@@ -161,7 +161,7 @@ def teacher_vectors(
     weights = fingerprint(teacher)
     parts = []
     with PartialState().main_process_first():  # rank 0 embeds while the others wait
-        for role in COLUMNS:
+        for role in COLUMN_OF_ROLE:
             texts = data.texts[role]
             if texts:
                 name = cache_key([weights, role_prompt(teacher, role), precision, texts])

@@ -45,7 +45,7 @@ from st_xlret.training.needs import (
 )
 from st_xlret.training.text_lengths import check_length, flattened_prompts
 
-ROLES: tuple[Role | None, ...] = ("query", "document", None)
+_ROLES: tuple[Role | None, ...] = ("query", "document", None)
 
 READ_ONCE = ("joint", "precision", "token_dropout", "train_seq_length")
 """Arguments that count when the Trainer is made, and not when a training begins."""
@@ -146,12 +146,12 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """The collator, which finds prompt and route of each column of a batch by its role."""
         if has_route_of_each_role(model) and not args.router_mapping:
             collator = self.data_collator_class(model.preprocess, prompts=args.prompts)
-            collator.role_routes = {role: role or "document" for role in ROLES}
+            collator.role_routes = {role: role or "document" for role in _ROLES}
         else:
             of_host = super().get_data_collator(model, args, processing_class)
             collator = cast(CrossLingualDataCollator, of_host)
         if any(model.prompts.values()):
-            collator.role_prompts = {role: role_prompt(model, role) for role in ROLES}
+            collator.role_prompts = {role: role_prompt(model, role) for role in _ROLES}
         return collator
 
     def _prepare_collator(self, encoder: SentenceTransformer) -> None:

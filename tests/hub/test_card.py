@@ -19,7 +19,7 @@ from st_xlret import save_portable
 from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
-from st_xlret.hub.texts import ANSWERS, LICENSES, STEPS
+from st_xlret.hub.texts import ANSWERS, LICENSES, STEPS_IN_WORDS
 from st_xlret.modules import CalibrationLayer
 from tests import tiny
 from tests.conftest import REPOSITORY
@@ -198,7 +198,7 @@ def test_the_card_of_a_calibrated_model(
     written = card(model, tmp_path / "model")
     for step in steps:
         assert f"- `{step}` " in written.text
-    papers = {STEPS[step].paper for step in steps}
+    papers = {STEPS_IN_WORDS[step].paper for step in steps}
     assert written.text.count("@inproceedings") == 1 + len(papers)
 
     # The example of usage runs.
