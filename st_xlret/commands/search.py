@@ -181,7 +181,7 @@ class SearchPool:
                 f"the vectors of {store.name} are made by another model than {self.encoder} "
                 f"(it names {store.model}): index again, or name its model"
             )
-        if store.mark and not self._made(store.mark):
+        if store.mark and not self._has_made(store.mark):
             raise ValueError(
                 f"the vectors of {store.name} are mapped, by {store.mark}: name that map (--map); "
                 "mapped vectors stand first, others in --compare"
@@ -198,7 +198,7 @@ class SearchPool:
                 stacklevel=3,
             )
 
-    def _made(self, mark: str) -> bool:
+    def _has_made(self, mark: str) -> bool:
         """Whether the calibration has made vectors of this mark."""
         from st_xlret.stores.base import Mark
 

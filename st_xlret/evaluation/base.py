@@ -24,7 +24,7 @@ from st_xlret.encoding import (
     role_prompt,
     task_languages,
 )
-from st_xlret.evaluation.score_log import append_row, log_file
+from st_xlret.evaluation.score_log import append_row, choose_log_file
 from st_xlret.files import PathLike
 from st_xlret.languages import language_form
 from st_xlret.modules import CalibrationLayer
@@ -350,7 +350,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         file = None
         if output_path is not None:
             name = (self.name or self.benchmark).replace("-", "_")
-            file = log_file(Path(output_path, f"{name}_evaluation_results.csv"))
+            file = choose_log_file(Path(output_path, f"{name}_evaluation_results.csv"))
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
         of_languages = {}

@@ -12,7 +12,7 @@ _logger = logging.getLogger(__name__)
 _FIRST_COLUMNS = ["epoch", "steps"]
 
 
-def log_file(first: Path) -> Path:
+def choose_log_file(first: Path) -> Path:
     """This file, or the first one beside it that is new, or as `append_row` writes it."""
     first.parent.mkdir(parents=True, exist_ok=True)
     file = first

@@ -177,7 +177,7 @@ class CrossLingualLoss(nn.Module):
                 Declared(names).check_texts(self.layouts)
             except ColumnError as error:
                 self.refuse(f"{error}. Columns that are no texts are taken out by our collator")
-        self._warn_of_unkept_state()
+        self._check_state_is_kept()
         if labels is None:
             return columns
         return self._labels_as_tags(columns, labels)
@@ -228,7 +228,7 @@ class CrossLingualLoss(nn.Module):
                 return tags.get(layout.label_is)
         return None
 
-    def _warn_of_unkept_state(self) -> None:
+    def _check_state_is_kept(self) -> None:
         """Say once that no checkpoint will hold what the loss owns; refuse on several ranks."""
         if self.state_is_kept or not self.updates_state or not self.owned_parameters():
             return
