@@ -71,8 +71,8 @@ def advised_command(
 
 def print_report(comparison: Comparison, command: str, *, details: bool) -> None:
     """Print the verdict, the command for it and the table; with details further tables."""
-    verdict, _, rest = str(comparison).partition("\n")
-    print(f"\n{verdict}\nCommand: {command}\n{rest}\n")
+    print(f"\nVerdict: {comparison.verdict()}\nCommand: {command}")
+    print(f"\n{comparison.explained_table()}\n")
     if details:
         print(f"{comparison.details()}\n")
 
