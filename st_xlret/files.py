@@ -16,6 +16,9 @@ from st_xlret.marks import find_unmarked, mark_file, mark_folder, writer_of
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
+NEW_FILE = ""
+"""The `ours` of a file that is new, and that nothing replaces later."""
+
 _FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -32,8 +35,8 @@ def atomic_file(
         path: The file to write. Missing parent folders are made; of a link, the file that it names
             is written.
         ours: Who writes, such as "report". The file gets the writer's mark, and a file that is
-            there is replaced if it bears the same one, and was not changed since. "": the file is
-            new, and gets none. None: any file is replaced, for files that only the program names.
+            there is replaced if it bears the same one, and was not changed since. `NEW_FILE`: it
+            gets none. None: any file is replaced, for files that only the program names.
         inputs: What the command reads. The output may be none of it, nor inside a folder of it.
     """
     target = check_output_file(path, ours=ours, inputs=inputs)

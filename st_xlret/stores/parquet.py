@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from st_xlret.columns import Role
-from st_xlret.files import atomic_file
+from st_xlret.files import NEW_FILE, atomic_file
 from st_xlret.folders import columns_of_folders, files_below
 from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import Metric, metric_of, model_name_in
@@ -74,7 +74,7 @@ class ParquetStore(TableStore):
         others = [name for name in schema.names if name != self.columns["vector"]]
         path = self.new_file(into, ".parquet")
         with (
-            atomic_file(path, ours="", inputs=[self.place]) as part,
+            atomic_file(path, ours=NEW_FILE, inputs=[self.place]) as part,
             pq.ParquetWriter(
                 part,
                 schema,

@@ -14,6 +14,9 @@ from st_xlret.files import atomic_directory, check_output_directory, check_outpu
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import complete_checkpoints, find_foreign
 
+WRITER = "train"
+"""Whose mark the results of a run bear."""
+
 _MADE = ("tokenizer", "negatives")
 """Folders that a run makes in its own besides the model and the checkpoints."""
 
@@ -45,8 +48,8 @@ def check_folder(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None
             check_output_directory(folder / name, args.overwrite, inputs=inputs)
     may_replace = args.overwrite or args.resume
     check_output_directory(folder / "model", may_replace, inputs=inputs)
-    check_output_file(folder / "results.json", ours="train")
-    check_output_file(folder / "training.png", ours="train")
+    check_output_file(folder / "results.json", ours=WRITER)
+    check_output_file(folder / "training.png", ours=WRITER)
 
 
 def _check_checkpoints(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
@@ -84,7 +87,7 @@ def delete_earlier_run(folder: Path) -> None:
     """Delete what says that a run is finished, its picture, and its checkpoints."""
     check_deletable(folder)  # hours may have passed
     for name in ("results.json", "training.png"):
-        check_output_file(folder / name, ours="train").unlink(missing_ok=True)
+        check_output_file(folder / name, ours=WRITER).unlink(missing_ok=True)
     for checkpoint in complete_checkpoints(folder):
         shutil.rmtree(checkpoint, ignore_errors=True)
 

@@ -29,7 +29,7 @@ from st_xlret.hub.repository import Repository
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
-from st_xlret.training.output_folder import check_folder, exit_if_finished, lock_folder
+from st_xlret.training.output_folder import WRITER, check_folder, exit_if_finished, lock_folder
 from st_xlret.training.plots import plot_training
 from st_xlret.training.resume import (
     checkpoint_to_resume,
@@ -212,13 +212,13 @@ class Run:
         model.model_card_data.model_id = repository.repo_id if repository else None
         may_replace = args.overwrite or args.resume
         path = write_model(model, self.output / "model", overwrite=may_replace)
-        write_json(self.output / "results.json", results, ours="train")
+        write_json(self.output / "results.json", results, ours=WRITER)
         use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
         print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
         picture = self.output / "training.png"
         if any("loss" in line for line in trainer.state.log_history):
             try:
-                with atomic_file(picture, ours="train") as temporary:
+                with atomic_file(picture, ours=WRITER) as temporary:
                     plot_training(trainer.state.log_history, temporary)
             except FileExistsError as error:  # the user's, of the hours of the training
                 logger.warning("%s", error)
