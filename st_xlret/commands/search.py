@@ -219,7 +219,7 @@ class SearchPool:
         return len(self.store)
 
     def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
-        """The best texts for each query, by cosine or, as the store, by dot product.
+        """The best texts for each query, by the metric of the store, by default the cosine.
 
         A `ValueError` says that there are no texts.
         """
@@ -233,7 +233,7 @@ class SearchPool:
         for rows in self._rows_with_text():
             languages.update(rows.language)
             for answer, vector in zip(answers, vectors, strict=True):
-                answer.add(rows, rows.vectors @ vector)
+                answer.add(rows, self._scores(rows.vectors, vector))
         if not any(answer.rows for answer in answers):
             raise ValueError(
                 f"{self.store.name} has no texts that could be shown; name their field "
@@ -244,6 +244,18 @@ class SearchPool:
             wanted = self._languages_to_show(queries, sorted(languages - {""}))
             answers = self._versions_in(wanted, answers, vectors)
         return [answer.results(with_group=with_group) for answer in answers]
+
+    @property
+    def _is_by_cosine(self) -> bool:
+        return self.store.metric in (None, "cosine")
+
+    def _scores(self, vectors: Any, query: Any) -> Any:
+        """Dot products, or 1 - |q - d|^2 / 2, which is the cosine of vectors of unit length."""
+        products = vectors @ query
+        if self.store.metric != "euclidean":
+            return products
+        squares = np.einsum("nd,nd->n", vectors, vectors)
+        return 1 + products - (squares + query @ query) / 2
 
     def _embed(self, queries: Sequence[str]) -> Any:
         """Vectors of queries, mapped if the stored ones are searched by mapped ones."""
@@ -259,7 +271,7 @@ class SearchPool:
             queries,
             languages,
             role="query",
-            normalize_embeddings=self.store.metric != "dot",
+            normalize_embeddings=self._is_by_cosine,
         )
         if self.calibration is not None:
             vectors = self.calibration.transform(vectors, "query", languages)
@@ -297,7 +309,7 @@ class SearchPool:
         for rows in self._rows_with_text():
             for number, version in enumerate(versions):
                 some = rows.versions(answers[number].groups, languages[number])
-                version.add(some, some.vectors @ vectors[number])
+                version.add(some, self._scores(some.vectors, vectors[number]))
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
     def _rows_with_text(self) -> Iterator[StoredRows]:
@@ -319,7 +331,7 @@ class SearchPool:
                 source=np.array(batch.column("source").to_pylist(), object),
             )
             rows = rows.select(is_usable & rows.text.astype(bool))
-            if self.store.metric != "dot":
+            if self._is_by_cosine:
                 lengths = np.linalg.norm(rows.vectors, axis=1, keepdims=True)
                 rows = rows._replace(vectors=rows.vectors / lengths)
             yield rows

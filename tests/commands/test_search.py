@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -124,6 +125,24 @@ def test_any_vectors_with_texts_are_searched(
     ((rain, *_),) = search(*options)
     assert rain["score"] == pytest.approx(1.64, abs=1e-3), (
         "the dot product of vectors that are longer than 1"
+    )
+
+
+def test_a_store_by_distance_is_searched_by_distance(
+    tmp_path: Path, model: Path, search: Search
+) -> None:
+    (rain,) = vectors_of(model, ["rain"])
+    others = vectors_of(model, WORDS["en"])
+    vectors = [[3 * number for number in rain], *others]
+    table = pa.table({"text": ["long rain", *WORDS["en"]], "vector": vectors})
+    about = {"st_xlret": '{"metric": "l2"}'}
+    pq.write_table(table.replace_schema_metadata(about), tmp_path / "own.parquet")
+    (results,) = search(str(tmp_path / "own.parquet"), "--query", "rain", "--model", str(model))
+    squares = ((np.array(vectors) - rain) ** 2).sum(axis=1)
+    expected = [table["text"][row].as_py() for row in np.argsort(squares, kind="stable")[:10]]
+    assert [result["text"] for result in results] == expected
+    assert [result["score"] for result in results] == pytest.approx(
+        (1 - np.sort(squares)[:10] / 2).tolist(), abs=1e-4
     )
 
 
