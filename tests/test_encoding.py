@@ -461,3 +461,25 @@ def test_another_tokenizer_or_configuration_has_another_fingerprint(change: Any)
 def test_a_mapping_is_no_list_of_texts() -> None:
     with pytest.raises(TypeError, match="not a dict"):
         encode(transformer(), {"text": "sun"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "default", "said"),
+    [
+        ({"query": "q: ", "document": "", "passage": "p: "}, None, ["document"]),
+        ({"query": "q: ", "passage": "p: "}, None, []),
+        ({"query": "", "document": "", "other": "o: "}, "other", ["query", "document"]),
+        ({}, None, []),
+    ],
+)
+def test_a_prompt_that_the_hosts_call_leaves_out_is_said(
+    prompts: dict, default: str | None, said: list, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = transformer()
+    model.prompts = prompts
+    model.default_prompt_name = default
+    encoding.warn_of_other_prompts(model, ["query", "document"])
+    assert [record.args[0] for record in caplog.records] == said
+    for role in {"query", "document"} - set(said):
+        call = getattr(model, f"encode_{role}")
+        np.testing.assert_allclose(encode(model, "sun", role=role), call("sun"), atol=1e-6)

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 
 from st_xlret.calibration.sampling import Texts
 from st_xlret.data.rows import by_language as pairs_by_language
-from st_xlret.encoding import embeds_roles_apart, encode, role_prompt
+from st_xlret.encoding import embeds_roles_apart, encode, role_prompt, warn_of_other_prompts
 from st_xlret.modules.encoders import before_normalize
 
 if TYPE_CHECKING:
@@ -99,10 +99,9 @@ class RoleEncoder:
         **how: Any,
     ) -> RoleEncoder:
         """The encoder of a model with prompts as `role_prompt` takes them, by default its own."""
-        prompts: dict[Role, str] = {
-            "query": role_prompt(model, "query", query_prompt),
-            "document": role_prompt(model, "document", document_prompt),
-        }
+        given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+        warn_of_other_prompts(model, [role for role, prompt in given.items() if prompt is None])
+        prompts = {role: role_prompt(model, role, prompt) for role, prompt in given.items()}
         return cls(model, prompts, **how)
 
     def embed(self, texts: Texts, role: Role) -> dict[str, Tensor]:

@@ -130,7 +130,7 @@ class _Index:
     """
 
     def __init__(self, file: Path, options: Arguments, work: WorkFolder) -> None:
-        from st_xlret.encoding import task_languages
+        from st_xlret.encoding import task_languages, warn_of_other_prompts
         from st_xlret.hub.loading import load_model
 
         self.count = 0
@@ -138,6 +138,7 @@ class _Index:
         self._file = file
         self._options = options
         self._model = load_model(options.model or "", options.device)
+        warn_of_other_prompts(self._model, ["document"])
         self._work = work
         self._identifier = language_identifier_or_none(set(task_languages(self._model).values()))
         self._metadata = self._describe_model()

@@ -9,7 +9,13 @@ from st_xlret.encoding.embedding import encode
 from st_xlret.encoding.kept import KeptVectors, fingerprint
 from st_xlret.encoding.layers import cut_at_layer
 from st_xlret.encoding.maps import known_languages, task_languages
-from st_xlret.encoding.prompts import PROMPT_NAMES, embeds_roles_apart, prompt_name, role_prompt
+from st_xlret.encoding.prompts import (
+    PROMPT_NAMES,
+    embeds_roles_apart,
+    prompt_name,
+    role_prompt,
+    warn_of_other_prompts,
+)
 
 __all__ = [
     "PROMPT_NAMES",
@@ -24,4 +30,5 @@ __all__ = [
     "task_languages",
     "token_batches",
     "token_lengths",
+    "warn_of_other_prompts",
 ]

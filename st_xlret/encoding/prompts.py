@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterable
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
@@ -15,6 +17,9 @@ PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "document": ("document", "passage", "corpus"),
 }
 """The names under which models keep the prompt of a role, in the order in which they are tried."""
+
+
+_logger = logging.getLogger(__name__)
 
 
 def role_prompt(model: SentenceTransformer, role: Role | None, prompt: str | None = None) -> str:
@@ -37,6 +42,26 @@ def role_prompt(model: SentenceTransformer, role: Role | None, prompt: str | Non
             " colon"
         )
     return text
+
+
+def warn_of_other_prompts(model: SentenceTransformer, roles: Iterable[Role]) -> None:
+    """Say where the prompt of a role is another than that of the host's call for it."""
+    for role in roles:
+        prompt = role_prompt(model, role)
+        of_host = ""
+        for name in (*PROMPT_NAMES[role], model.default_prompt_name):
+            if name in model.prompts:
+                of_host = model.prompts[name] or ""
+                break
+        if prompt != of_host:
+            _logger.warning(
+                "before each %s stands %r, where the model's encode_%s puts %r: vectors of the two "
+                "differ",
+                role,
+                prompt,
+                role,
+                of_host,
+            )
 
 
 def prompt_name(model: SentenceTransformer, role: Role | None) -> str | None:

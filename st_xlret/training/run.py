@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from st_xlret import __version__
+from st_xlret.encoding import PROMPT_NAMES, role_prompt
 from st_xlret.files import atomic_file, write_json
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.portable import write_model
@@ -202,6 +203,8 @@ class Run:
         """Write the model, then `results.json`, which says that the run is finished."""
         args = self.args
         model = trainer.model
+        for role in PROMPT_NAMES:  # the host's calls take those that were trained with
+            model.prompts[role] = role_prompt(model, role)
         set_card_data(
             model,
             license=args.license,

@@ -22,7 +22,12 @@ from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.columns import Role
-from st_xlret.encoding import fingerprint, role_prompt
+from st_xlret.encoding import (
+    PROMPT_NAMES,
+    fingerprint,
+    role_prompt,
+    warn_of_other_prompts,
+)
 from st_xlret.hub.card import ensure_card_data
 from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
@@ -152,6 +157,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             collator = cast(CrossLingualDataCollator, of_host)
         if any(model.prompts.values()):
             collator.role_prompts = {role: role_prompt(model, role) for role in _ROLES}
+            warn_of_other_prompts(model, PROMPT_NAMES)
         return collator
 
     def _prepare_collator(self, encoder: SentenceTransformer) -> None:
