@@ -38,6 +38,8 @@ from st_xlret.hub.portable import write_files
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from st_xlret.calibration.embedding import RoleEncoder
+
 _CHECKED_TEXTS = 300  # of each language, whose labels are checked
 _DOUBTFUL = 0.2  # of them, with which the identifier disagrees
 
@@ -73,11 +75,8 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     from st_xlret.hub.card import set_card_data
 
     of_fit = options.of_fit
-    of_fit.check(
-        options.strength_or_auto,
-        has_queries=bool(options.queries),
-        has_pairs=bool(options.pairs),
-    )
+    strength = options.strength_or_auto
+    of_fit.check(strength, has_queries=bool(options.queries), has_pairs=bool(options.pairs))
     count = texts.texts_per_language or of_fit.usual_texts
     sample = texts.sample_texts(
         count,
@@ -93,18 +92,13 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
             options.pairs, languages=list(sample), skip_bad_lines=texts.skip_bad_lines
         )
     encoder = texts.load_encoder()
-    if not any(encoder.prompts.values()):
-        print(
-            "the model names no prompts: texts are embedded as they are. If it was trained with "
-            "prompts, give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and "
-            "--document_prompt"
-        )
+    _print_missing_prompts(encoder)
     print_time_of_embedding({code: part.texts for code, part in sample.items()})
     calibrated, comparison = calibrate_sample(
         encoder,
         sample,
         of_fit,
-        options.strength_or_auto,
+        strength,
         queries=queries,
         phrases=options.phrases,
         pairs=pairs,
@@ -117,6 +111,15 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
             comparison.write(folder)
     print_result(comparison, list(sample), options, texts)
     _print_usage(calibrated, options.output)
+
+
+def _print_missing_prompts(encoder: RoleEncoder) -> None:
+    if not any(encoder.prompts.values()):
+        print(
+            "the model names no prompts: texts are embedded as they are. If it was trained with "
+            "prompts, give them, such as E5's 'query: ' and 'passage: ', by --query_prompt and "
+            "--document_prompt"
+        )
 
 
 def _print_usage(calibrated: SentenceTransformer, output: str) -> None:

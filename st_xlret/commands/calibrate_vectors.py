@@ -14,6 +14,9 @@ from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from st_xlret.calibration.checks import FitOptions
     from st_xlret.calibration.judged import Batch, Halves, Recall
     from st_xlret.calibration.report import Comparison
     from st_xlret.calibration.vectors import VectorCalibration
@@ -31,19 +34,14 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         address = " ".join(options.queries)  # several are no address
         queries = replace(stored, vectors=address).open_store()
     of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
-    count = texts.texts_per_language or of_fit.usual_texts
-    documents = sample_vectors(
-        store, texts.languages, count, min_texts=of_fit.min_texts, seed=of_fit.seed
-    )
+    documents = _sample(store, texts, of_fit, of_fit.min_texts)
     if texts.model is not None and len(documents) > 1:
         raise ValueError(
             f"--model {texts.model} is for vectors in one language, and these are in several"
         )
     unlabelled = None
     if queries is not None and not options.qrels:
-        unlabelled = sample_vectors(
-            queries, texts.languages, count, min_texts=of_fit.min_queries, seed=of_fit.seed
-        )
+        unlabelled = _sample(queries, texts, of_fit, of_fit.min_queries)
     fitted, comparison = fit_sample(
         documents,
         of_fit,
@@ -63,6 +61,14 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         _write(fitted, comparison, options, judged=judged.as_json())
         print(f"\n{judged}\n")
     _print_usage(fitted, options.output)
+
+
+def _sample(
+    store: Store, texts: SampleArguments, of_fit: FitOptions, min_texts: int
+) -> dict[str, ArrayLike]:
+    """As many vectors of each language as the fit needs."""
+    count = texts.texts_per_language or of_fit.usual_texts
+    return sample_vectors(store, texts.languages, count, min_texts=min_texts, seed=of_fit.seed)
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,7 @@ def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arg
     qrels = str(options.qrels)
     recalls = judged_recall(_usable_rows(store), _usable_rows(queries), qrels, maps)
     judged = _Judged(recalls, fitted.strength)
-    if options.strength == "auto" and "rotate" not in options.steps:
+    if options.strength == "auto" and not options.of_fit.rotates:
         return replace(judged, used=judged.best)
     return judged
 
