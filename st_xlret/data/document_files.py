@@ -30,7 +30,9 @@ FORMATS = (
     " Markdown (.md); all but Parquet may be compressed"
 )
 
-_ENDING = re.compile(r"(?:\.(jsonl|json|parquet|tsv|csv|txt|md)|(?<=/wiki)_\d+)(?:\.gz|\.xz)?$")
+_ENDING = re.compile(
+    r"(?:\.((?i:jsonl|json|parquet|tsv|csv|txt|md))|(?<=/wiki)_\d+)(?:\.gz|\.xz)?$"
+)
 
 
 def format_of(file: Path) -> _Format | None:
@@ -38,7 +40,7 @@ def format_of(file: Path) -> _Format | None:
     match = _ENDING.search(file.as_posix())
     if not match:
         return None
-    return cast(_Format, match[1] or "jsonl")
+    return cast(_Format, (match[1] or "jsonl").lower())
 
 
 def is_text_file(file: Path) -> bool:

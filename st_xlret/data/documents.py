@@ -203,6 +203,7 @@ class _DocumentSources:
                 self._add_hub_dataset(str(path))
             else:
                 files.append(path)
+        self._given = {Path(path).expanduser().resolve(): Path(path) for path in files}
         self.files = source_files(
             files,
             self._holds_documents,
@@ -230,7 +231,7 @@ class _DocumentSources:
             return beir.is_corpus(file)
         if is_text_file(file):
             has_language = self.language or language_in_name_or_none(file)
-            return bool(has_language or _languages_of_folders(file))
+            return bool(has_language or self._languages_of_folders(file))
         fields = [self.column or "", *TEXT_FIELDS]
         return bool(find_fields(field_names(file), fields))
 
@@ -251,7 +252,7 @@ class _DocumentSources:
         is_corpus = beir.is_corpus(Path(source))
         unit = unit or ("document" if is_corpus else "sentence")
         is_one_of_several = len(self.files) + len(self._collections) > 1
-        labelled = _with_labels(records, _languages_of_folders(Path(source)))
+        labelled = _with_labels(records, self._languages_of_folders(Path(source)))
         if self.language in (None, UNKNOWN):
             labelled = warn_of_unread_labels(labelled, source, "languages are identified")
         for line, record in labelled:
@@ -308,6 +309,14 @@ class _DocumentSources:
             code = self._identifier.identify(text[:_IDENTIFIED_BY], self.languages or ())
         return code if code == UNKNOWN else check_language(code)
 
+    def _languages_of_folders(self, file: Path) -> dict[str, str | None]:
+        """The languages that folders in the given path of a file are named, as `language=fr`."""
+        columns: dict[str, str | None] = {}
+        for place, given in self._given.items():
+            if place == file or place in file.parents:
+                columns |= columns_of_folders(given / file.relative_to(place))
+        return {name: columns[name] for name in find_fields(columns, LABEL_FIELDS)}
+
     def _document_of(self, record: Mapping[str, Any]) -> str:
         """The document that a record says it is of; "" for none."""
         for values in (record, metadata_of(record)):
@@ -315,12 +324,6 @@ class _DocumentSources:
                 if field != self.column and not is_missing(values[field]):
                     return str(values[field])
         return ""
-
-
-def _languages_of_folders(file: Path) -> dict[str, str | None]:
-    """The languages that the names of the folders of a file are, such as `language=fr`."""
-    columns = columns_of_folders(file)
-    return {name: columns[name] for name in find_fields(columns, LABEL_FIELDS)}
 
 
 def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator[tuple[int, Any]]:

@@ -206,7 +206,6 @@ def test_too_few_questions_are_counted(
         ("q.csv", "id,answer\n1,one\n2,two\n", "no text in"),
         ("q.json", '[\n {"query": "where",\n  "language": "en"}\n]', "not a JSON object"),
         ("q.ndjson", '{"query": "where", "language": "en"}\n', "in no format"),
-        ("Q.CSV", "query,language\nwhere,en\n", "in no format"),
     ],
 )
 def test_records_without_questions_are_refused_by_name(

@@ -375,6 +375,25 @@ def test_folders_named_after_a_language_are_a_column(
     assert texts(tmp_path / "text=all", unit="document") == [("en", "its own")]
 
 
+def test_a_folder_above_those_that_are_named_labels_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "language=de"
+    write_text(work / "docs.jsonl", '{"text": "a"}')
+    write_text(work / "language=fr" / "docs.jsonl", '{"text": "b"}')
+    monkeypatch.chdir(work)
+    assert texts("docs.jsonl", language="en") == [("en", "a")]
+    assert texts("language=fr/docs.jsonl", language="en") == [("fr", "b")]
+    assert texts("language=fr", language="en") == [("fr", "b")]
+
+
+@pytest.mark.parametrize("name", ["a.JSONL", "fr.TXT", "b.Csv"])
+def test_endings_are_read_in_any_case(name: str, tmp_path: Path) -> None:
+    content = {"a.JSONL": '{"text": "Un."}', "b.Csv": "text\nUn.\n"}.get(name, "Un.\n")
+    write_text(tmp_path / name, content)
+    assert [text for _, text in texts(tmp_path, language="fr")] == ["Un."]
+
+
 def test_what_does_not_belong_to_a_folder_is_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -410,10 +429,9 @@ def test_files_of_a_folder_without_texts_are_named(
     write_jsonl(tmp_path / "first.jsonl", [{"rows": 2}, {"language": "en", "text": EN}])
     write_jsonl(tmp_path / "semicolons.csv", ["language;text", f"en;{EN}"])
     write_jsonl(tmp_path / "array.json", [[{"language": "en", "text": EN}]])
-    written(tmp_path / "CAPITALS.JSONL")
     assert texts(tmp_path, unit="document") == DOCUMENTS
-    assert "4 files hold no documents" in caplog.text
-    assert "CAPITALS.JSONL" in caplog.text
+    assert "3 files hold no documents" in caplog.text
+    assert "array.json" in caplog.text
 
 
 def test_a_language_filter_takes_variants_in_the_same_script(
