@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.commands.reports import print_result
-from st_xlret.commands.sources import SampleArguments, StoreArguments, sample_vectors
+from st_xlret.commands.sources import (
+    SampleArguments,
+    StoreArguments,
+    known_documents,
+    sample_vectors,
+)
 from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from st_xlret.calibration.checks import FitOptions
     from st_xlret.calibration.judged import Batch, Halves, Recall
     from st_xlret.calibration.report import Comparison
     from st_xlret.calibration.vectors import VectorCalibration
+    from st_xlret.stores.sampling import StoredSample
 
 
 def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
@@ -34,14 +38,15 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         address = " ".join(options.queries)  # several are no address
         queries = replace(stored, vectors=address).open_store()
     of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
-    documents = _sample(store, texts, of_fit, of_fit.min_texts)
+    sample = _sample(store, texts, of_fit, of_fit.min_texts)
+    documents = sample.vectors
     if texts.model is not None and len(documents) > 1:
         raise ValueError(
             f"--model {texts.model} is for vectors in one language, and these are in several"
         )
     unlabelled = None
     if queries is not None and not options.qrels:
-        unlabelled = _sample(queries, texts, of_fit, of_fit.min_queries)
+        unlabelled = _sample(queries, texts, of_fit, of_fit.min_queries).vectors
     fitted, comparison = fit_sample(
         documents,
         of_fit,
@@ -49,6 +54,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         encoder=texts.load_encoder() if texts.model else None,
         queries=unlabelled,
         phrases=options.phrases,
+        ids=known_documents(sample),
     )
     if queries is None or not options.qrels:
         _write(fitted, comparison, options)
@@ -65,7 +71,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
 
 def _sample(
     store: Store, texts: SampleArguments, of_fit: FitOptions, min_texts: int
-) -> dict[str, ArrayLike]:
+) -> StoredSample:
     """As many vectors of each language as the fit needs."""
     count = texts.texts_per_language or of_fit.usual_texts
     return sample_vectors(store, texts.languages, count, min_texts=min_texts, seed=of_fit.seed)

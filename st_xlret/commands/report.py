@@ -27,6 +27,7 @@ from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
     check_sources,
+    known_documents,
     parse_sources,
     sample_vectors,
 )
@@ -116,11 +117,11 @@ def _compare_for_vectors(
 
     count = texts.texts_per_language or _TEXTS
     store = stored.open_store()
-    documents = sample_vectors(
-        store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed
-    )
+    sample = sample_vectors(store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed)
+    documents = sample.vectors
     _, comparison = fit_and_compare(
         documents,
+        ids=known_documents(sample),
         options=replace(_usual_options(documents), queries_only=True, metric=store.metric),
         texts=count,
         neighbours=options.neighbours,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,9 +12,10 @@ from st_xlret.precision import PRECISIONS
 from st_xlret.ranges import check_range
 from st_xlret.stores.base import Store
 from st_xlret.stores.registry import forms_in_words, open_store
+from st_xlret.stores.sampling import StoredSample
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import NDArray
 
     from st_xlret.calibration.embedding import RoleEncoder
     from st_xlret.calibration.sampling import Sample
@@ -170,20 +171,21 @@ def check_sources(
 
 def sample_vectors(
     store: Store, languages: Sequence[str], count: int, *, min_texts: int, seed: int
-) -> dict[str, ArrayLike]:
-    """Vectors of each language of a store, at most `count`.
+) -> StoredSample:
+    """Vectors of each language of a store, at most `count`, and their documents.
 
     Languages with fewer than `min_texts` are left out, and named; all are a `ValueError`.
     """
     mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
     sample = store.sample(count, languages=languages or None, seed=seed, show_progress_bar=True)
-    kept: dict[str, ArrayLike] = {}
+    kept = StoredSample({}, {})
     counts = []
     few = []
-    for code, rows in sample.items():
+    for code, rows in sample.vectors.items():
         if len(rows) >= min_texts:
-            kept[code] = rows
+            kept.vectors[code] = rows
+            kept.documents[code] = sample.documents[code]
             counts.append(f"{code} {len(rows)}")
         else:
             few.append(f"{code[:20]} {len(rows)}")
@@ -193,6 +195,25 @@ def sample_vectors(
             f"warning: left out, with fewer than {min_texts} vectors: {len(few)} languages, "
             f"{', '.join(few[:_LISTED])}"
         )
-    if not kept:
+    if not kept.vectors:
         raise ValueError(f"{store.name}: no language has {min_texts} vectors to look at")
     return kept
+
+
+def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
+    """The documents that vectors are of, whose own are no neighbours; None if all are.
+
+    They tell nothing where no two vectors are of one, or all of a language are.
+    """
+    vectors = 0
+    documents = 0
+    fewest = 2
+    for names in sample.documents.values():
+        distinct = len(set(names.tolist()))
+        vectors += len(names)
+        documents += distinct
+        fewest = min(fewest, distinct)
+    if documents < vectors and fewest > 1:
+        return sample.documents
+    print("no field 'document' tells which vectors are of one document: all count as neighbours")
+    return None

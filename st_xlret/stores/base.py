@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import DTypeLike, NDArray
 from tqdm.auto import tqdm
 from typing_extensions import Self
@@ -23,7 +24,7 @@ from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.left_out import LeftOut, counts_in_words
 from st_xlret.stores.reruns import WrittenRows
-from st_xlret.stores.sampling import CheckedRows, Draw, check_rows
+from st_xlret.stores.sampling import CheckedRows, Draw, StoredSample, check_rows
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -106,8 +107,9 @@ class Store(AbstractContextManager["Store"]):
         """All rows, in constant memory.
 
         The batches have the columns `id` (the store's key, the column `id` or `_id` of a table, or
-        else the number from 0), `vector` (lists of `dimension` float32), `language`, `text`,
-        `source` and `group`; null where a row has none. With `texts`, the last three are read too.
+        else the number from 0), `vector` (lists of `dimension` float32), `language`, `document`,
+        `text`, `source` and `group`; null where a row has none. With `texts`, the last three are
+        read too.
         """
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)
@@ -174,15 +176,14 @@ class Store(AbstractContextManager["Store"]):
         languages: Collection[str] | None = None,
         seed: int = 0,
         show_progress_bar: bool = False,
-    ) -> dict[str, Matrix]:
+    ) -> StoredSample:
         """Vectors of each language, drawn in one pass so that every row has the same chance.
 
         All rows are read. Those without a vector or a language are left out, with a warning that
         counts them. Of rows whose language has to be identified, about 100 000 are looked at.
 
         Without `languages`, all are drawn from; `"pt"` takes `"pt-br"`, too. One that has no vector
-        is a `ValueError`, as are labels of which most are no codes. Gives language -> (n, d)
-        float32, in the order of the codes.
+        is a `ValueError`, as are labels of which most are no codes.
         """
         if per_language < 1:
             raise ValueError(f"per_language={per_language} is below 1")
@@ -194,7 +195,9 @@ class Store(AbstractContextManager["Store"]):
         with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
             for batch in self.batches():
                 lots = draw.lots(batch.num_rows)
-                draw.add(lots, self.check_rows(batch, draw.left_out, drawn=lots < share))
+                rows = self.check_rows(batch, draw.left_out, drawn=lots < share)
+                documents = pc.coalesce(batch.column("document"), batch.column("id"))
+                draw.add(lots, rows, documents.to_numpy(zero_copy_only=False))
                 bar.update(batch.num_rows)
         problem = draw.problem(total, self.present)
         if problem:

@@ -11,8 +11,12 @@ USUAL_FIELDS: dict[str, tuple[str, ...]] = {
     "text": ("text", "page_content"),
     "source": ("source", "url", "metadata.source", "metadata.url"),
     "group": (),
+    "document": ("document", "metadata.document"),
 }
 """What is read beside a vector, and the fields that usually have it."""
+
+OF_SAMPLES = ("language", "document")
+"""What is read without texts."""
 
 
 @dataclass(frozen=True)

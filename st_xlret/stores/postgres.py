@@ -21,7 +21,7 @@ from st_xlret.stores.batches import (
     vector_column,
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
-from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
 from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _COLUMNS = """
@@ -298,7 +298,7 @@ class PostgresStore(Store):
 
     def _select(self, texts: bool, new: Any = None) -> Iterator[tuple[pa.RecordBatch, Matrix]]:
         """The rows in the order of their keys, and the vectors in a new column, NaN for none."""
-        beside = list(self.beside) if texts else ["language"]
+        beside = self.beside if texts else OF_SAMPLES
         columns = ["{column}", "{new}", *(f"{{{what}}}::text" for what in beside)]
         names = {"new": self.sql.SQL("NULL") if new is None else new, **self.beside}
         condition = "TRUE"

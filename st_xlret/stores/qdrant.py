@@ -20,7 +20,7 @@ from st_xlret.stores.batches import (
     vector_matrix,
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
-from st_xlret.stores.fields import USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
 from st_xlret.stores.reruns import WrittenRows, due_rows
 
 _MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
@@ -84,7 +84,7 @@ class QdrantStore(Store):
     def _payload_names(self, texts: bool) -> list[str]:
         """The fields of the payload that are read, as they are spelled here."""
         wanted = set()
-        for what in USUAL_FIELDS if texts else ("language",):
+        for what in USUAL_FIELDS if texts else OF_SAMPLES:
             wanted |= {path.partition(".")[0] for path in self.fields.paths(what)}
         present: set[str] = set()
         for payload in self.first_rows():

@@ -31,6 +31,18 @@ class CheckedRows(NamedTuple):
     codes: NDArray[Any]
 
 
+class StoredSample(NamedTuple):
+    """Stored vectors of each language, in the order of the codes.
+
+    Attributes:
+        vectors: Language -> (n, d), float32.
+        documents: Language -> (n,), the document of each, or the row's own id.
+    """
+
+    vectors: dict[str, Matrix]
+    documents: dict[str, NDArray[Any]]
+
+
 def check_rows(
     batch: pa.RecordBatch,
     left_out: LeftOut,
@@ -97,14 +109,15 @@ class Draw:
         self._generator = np.random.default_rng(seed)
         self._lots: dict[str, NDArray[np.float64]] = {}
         self._vectors: dict[str, Matrix] = {}
+        self._documents: dict[str, NDArray[Any]] = {}
         self._known = Counter[str]()
 
     def lots(self, count: int) -> NDArray[np.float64]:
         """The lots of the next rows, from 0 to 1."""
         return self._generator.random(count)
 
-    def add(self, lots: NDArray[np.float64], rows: CheckedRows) -> None:
-        """Draw from rows that have these lots."""
+    def add(self, lots: NDArray[np.float64], rows: CheckedRows, documents: NDArray[Any]) -> None:
+        """Draw from rows that have these lots, and are of these documents."""
         usable = np.flatnonzero(rows.is_usable)
         codes = rows.codes[usable].tolist()
         self._known.update(codes)
@@ -113,15 +126,22 @@ class Draw:
             chosen = usable[names == name]
             every_lot = np.append(self._lots.get(name, []), lots[chosen])
             vectors = rows.vectors[chosen]
+            of_rows = documents[chosen]
             if name in self._vectors:
                 vectors = np.concatenate([self._vectors[name], vectors])
+                of_rows = np.concatenate([self._documents[name], of_rows])
             lowest = np.argsort(every_lot)[: self._per_language]
             self._lots[name] = every_lot[lowest]
             self._vectors[name] = vectors[lowest]
+            self._documents[name] = of_rows[lowest]
 
-    def result(self) -> dict[str, Matrix]:
-        """What was drawn: language -> (n, d), in the order of the codes."""
-        return dict(sorted(self._vectors.items()))
+    def result(self) -> StoredSample:
+        """What was drawn."""
+        in_order = sorted(self._vectors)
+        return StoredSample(
+            vectors={code: self._vectors[code] for code in in_order},
+            documents={code: self._documents[code] for code in in_order},
+        )
 
     def problem(self, total: int, present: Collection[str]) -> str | None:
         """Why the sample cannot be used, in words; `present` are the fields of the store."""

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import first_vector_length, make_batch
-from st_xlret.stores.fields import USUAL_FIELDS, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, find_field
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _IDS = ("id", "_id")
@@ -31,7 +31,7 @@ class TableStore(Store):
         """The rows in the order in which they were added, numbered from 0 if none has an id."""
         wanted = set(self.columns)
         if not texts:
-            wanted &= {"id", "vector", "language"}
+            wanted &= {"id", "vector", *OF_SAMPLES}
         start = 0
         for batch in self._table_batches({self.columns[what] for what in wanted}):
             yield self._as_store_batch(batch, start)

@@ -71,6 +71,40 @@ def test_stored_vectors_get_a_map_and_the_lines_that_use_it(
     assert json.loads((tmp_path / "bias.json").read_text()) == written["before"]
 
 
+def write_chunks(file: Path, document_of: Any) -> list[str]:
+    """Twenty chunks of each of ten documents a language, which have nothing else in common."""
+    generator = np.random.default_rng(0)
+    documents = generator.normal(size=(30, 1, 16))
+    rows = documents + 0.3 * generator.normal(size=(30, 20, 16))
+    columns: dict[str, Any] = {"vector": rows.reshape(600, 16).astype(np.float32).tolist()}
+    columns["language"] = np.repeat(["de", "en", "fr"], 200).tolist()
+    columns["document"] = [document_of(row) for row in range(600)]
+    pq.write_table(pa.table(columns), file)
+    return ["--vectors", str(file)]
+
+
+@pytest.mark.parametrize(
+    ("document_of", "is_known"),
+    [
+        pytest.param(lambda row: row // 20, True, id="document"),
+        pytest.param(lambda row: row // 20 if row >= 20 else None, True, id="missing in one"),
+        pytest.param(lambda row: None, False, id="none"),
+        pytest.param(lambda row: "contract", False, id="of a language one"),
+    ],
+)
+def test_chunks_of_one_document_are_no_neighbours(
+    document_of: Any, is_known: bool, tmp_path: Path, capsys: Any
+) -> None:
+    source = write_chunks(tmp_path / "chunks.parquet", document_of)
+    report([*source, "--output", str(tmp_path / "bias.json")])
+    main([*source, "--queries_only", "--output", str(tmp_path / "map")])
+    reported = json.loads((tmp_path / "bias.json").read_text())
+    assert json.loads((tmp_path / "map" / "language_bias.json").read_text())["before"] == reported
+    assert (reported["same_language_share"] < 0.5) == is_known
+    unknown = capsys.readouterr().out.count("no field 'document' tells")
+    assert unknown == (0 if is_known else 2)
+
+
 def test_only_a_map_is_replaced_and_only_if_asked(vectors: str, tmp_path: Path) -> None:
     output = tmp_path / "map"
     command = ["--vectors", vectors, "--output", str(output)]

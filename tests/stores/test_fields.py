@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +58,22 @@ def test_labels_of_a_payload_are_read_in_any_case(tmp_path: Path) -> None:
         assert rows(store, "text") == TEXTS
 
 
+def test_documents_of_a_sample_are_read_from_a_payload(tmp_path: Path) -> None:
+    address = stores.qdrant(tmp_path)
+    client, _ = stores.open_qdrant(tmp_path)
+    for row in range(9):
+        payload = {"language": "en", "metadata": {"document": row // 3}}
+        client.overwrite_payload("docs", payload, points=[row])
+    client.overwrite_payload("docs", {"language": "en"}, points=[9])
+    client.close()
+    with open_store(address) as store:
+        sample = store.sample(10)
+    assert sorted(sample.documents["en"]) == [*"000111222", "9"]
+    for vector, document in zip(sample.vectors["en"], sample.documents["en"], strict=True):
+        row = int(np.abs(VECTORS - vector).sum(axis=1).argmin())
+        assert document == (str(row // 3) if row < 9 else "9")
+
+
 FRENCH = ["Le chat dort sur le toit de la maison.", "Il pleut depuis ce matin."] * 5
 
 
@@ -96,7 +113,7 @@ def test_labels_that_are_not_read_are_named(
     with open_store(address, text_field="text") as store, pytest.warns(UserWarning, match=warning):
         store.sample(5)
     with open_store(address, language_field="sprache") as store:
-        assert {code: len(found) for code, found in store.sample(20).items()} == {"fr": 10}
+        assert {code: len(found) for code, found in store.sample(20).vectors.items()} == {"fr": 10}
 
 
 def test_a_row_of_another_length_is_named_in_a_table(tmp_path: Path) -> None:

@@ -41,12 +41,11 @@ def numpy(folder: Path, vectors: Any = VECTORS, codes: bytes = b"") -> Store:
 def test_every_row_is_drawn_as_often(tmp_path: Path) -> None:
     store = parquet(tmp_path, {"vector": [[float(i), 1.0] for i in range(20)], "lang": ["en"] * 20})
     store.size = 7
-    drawn = np.concatenate([store.sample(5, seed=seed)["en"][:, 0] for seed in range(400)]).astype(
-        int
-    )
+    samples = [store.sample(5, seed=seed).vectors["en"] for seed in range(400)]
+    drawn = np.concatenate(samples)[:, 0].astype(int)
     counts = np.bincount(drawn, minlength=20)
     assert counts.sum() == 2000 and counts.min() > 60 and counts.max() < 140
-    np.testing.assert_array_equal(store.sample(5, seed=1)["en"], store.sample(5, seed=1)["en"])
+    np.testing.assert_array_equal(store.sample(5, seed=1).vectors["en"], samples[1])
 
 
 @pytest.mark.parametrize("texts", [False, True])
@@ -120,7 +119,7 @@ def test_rows_without_a_vector_or_of_which_the_map_leaves_nothing_are_left_out(
     with pytest.warns(
         UserWarning, match="5 rows without a vector.*1 row with a language that is no code"
     ):
-        sample = {code: sorted(rows.tolist()) for code, rows in store.sample(9).items()}
+        sample = {code: sorted(rows.tolist()) for code, rows in store.sample(9).vectors.items()}
     assert sample == {"de": [[3, 4]], "en": [[1, 2], [7, 0]]}
     without_first = VectorCalibration(np.eye(2), Maps(-np.diag([1.0, 0.0])[None], np.zeros((1, 2))))
     left_out = {
@@ -189,7 +188,7 @@ def test_languages_are_found_in_texts_but_of_many_rows_in_some(
     store: Any = parquet(tmp_path, content, text_field="text")
     store._identify_language = identify = Mock(wraps=store._identify_language)
     with pytest.warns(UserWarning, match="rows without a language"):
-        counts = {code: len(rows) for code, rows in store.sample(1000).items()}
+        counts = {code: len(rows) for code, rows in store.sample(1000).vectors.items()}
     assert counts.pop("sw") == 3 and sum(counts.values()) == identify.call_count
     assert 25 < counts["en"] < 75 and 25 < counts["fr"] < 75
 
@@ -213,7 +212,7 @@ def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) 
     with pytest.warns(UserWarning, match="6 files are left out, such as .b.1"):
         store = open_store(tmp_path)
     assert len(store) == 4 and next(store.batches()).column("language").to_pylist() == [None] * 2
-    assert {code: len(part) for code, part in store.sample(9).items()} == {"fr": 2}
+    assert {code: len(part) for code, part in store.sample(9).vectors.items()} == {"fr": 2}
     with pytest.raises(FileExistsError, match="what is read"):
         apply_calibration(CALIBRATION, store, str(tmp_path / "new" / "mapped.parquet"))
     pq.write_table(table(), tmp_path / "b.parquet")

@@ -80,7 +80,7 @@ def test_rows_and_a_sample(made: Made, opened: Opened) -> None:
     assert content.texts == (TEXTS if made.kind.has_fields else [None] * 10)
     assert store.metric == made.maker.metric
     with pytest.warns(UserWarning, match="1 row without a language"):
-        sample = store.sample(3)
+        sample = store.sample(3).vectors
     assert {code: len(rows) for code, rows in sample.items()} == {"de": 2, "en": 3, "fr": 2}
     english = VECTORS[[code == "en" for code in LANGUAGES]]
     for row in sample["en"]:
