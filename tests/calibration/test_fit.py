@@ -85,6 +85,13 @@ def test_languages_are_kept_in_normal_form(documents: dict, queries: dict) -> No
     assert torch.equal(*mapped)
 
 
+def test_queries_of_a_region_are_those_of_its_language() -> None:
+    parts = {"en": QUERIES["en"][:40], "en-US": QUERIES["en"][40:]}
+    spelt = fit(DOCUMENTS, "shift", queries={**QUERIES, **parts})
+    plain = fit(DOCUMENTS, "shift", queries=QUERIES)
+    assert spelt.fingerprint == plain.fingerprint
+
+
 def test_a_language_that_stands_twice_is_refused() -> None:
     twice = {"en": DOCUMENTS["en"], "EN": DOCUMENTS["fr"]}
     with pytest.raises(ValueError, match="stands twice among en, EN"):
