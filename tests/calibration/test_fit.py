@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from st_xlret import VectorCalibration
+from st_xlret.calibration import FitOptions
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, apply, clouds, maps_of, mean_of
 
@@ -139,6 +140,24 @@ def test_questions_in_any_language_join_a_map_of_queries_alone() -> None:
     np.testing.assert_array_equal(maps_of(log, "query"), maps_of(joined, "query"))
     assert log.document is None
     assert not log.languages
+
+
+@pytest.mark.parametrize(
+    ("steps", "queries_only", "joins"),
+    [
+        (("lsar",), True, True),
+        (("lsar",), False, False),
+        (("shift",), True, False),
+        (("lsar", "shift"), True, False),
+    ],
+)
+def test_few_queries_and_documents_in_one_language_do_where_queries_join_the_fit(
+    steps: tuple[str, ...], queries_only: bool, joins: bool
+) -> None:
+    options = FitOptions(steps=steps, queries_only=queries_only)
+    assert options.joins_queries == joins
+    assert options.min_languages == (1 if joins else 2)
+    assert options.min_queries == (5 if joins else 20)
 
 
 def test_phrases_and_queries_in_one_language_both_join() -> None:
