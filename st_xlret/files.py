@@ -69,6 +69,8 @@ def atomic_directory(
     with _temporary_folder_beside(target) as folder:
         yield folder
         mark_folder(folder)
+        if target.exists():
+            shutil.copymode(target, folder)  # what was private stays so
         _make_lasting(folder)
         _refuse_changed(target, before)
         _swap_folder_in(target, folder)

@@ -160,6 +160,12 @@ def test_a_mark_does_not_follow_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="files have no such modes")
+def test_a_private_folder_stays_private(saved: Path) -> None:
+    saved.chmod(0o700)
+    write_model(Model(), saved, overwrite=True)
+    assert saved.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_private_file_stays_private(tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
     write_score(file, 1)

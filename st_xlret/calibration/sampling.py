@@ -256,7 +256,13 @@ def _query_entries(queries: Any, wanted: Wanted) -> Iterator[_Entry]:
     if isinstance(queries, Mapping | Dataset):
         yield from _row_entries(queries, wanted)
         return
-    sources, _ = split_sources(_as_list(queries))
+    sources, collections = split_sources(_as_list(queries))
+    for collection in collections:
+        if not isinstance(collection, Dataset):
+            raise DataError(
+                f"queries are in files or a Dataset, not in a {type(collection).__name__}"
+            )
+        yield from _row_entries(collection, wanted)
     for source in sources:
         path = queries_of(Path(source)) or Path(source)
         for document in _read_queries(path, wanted):

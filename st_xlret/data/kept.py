@@ -7,6 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,17 @@ def cache_key(options: Any, files: Iterable[PathLike] = ()) -> str:
     for file in files:
         state = os.stat(file)
         states.append((os.path.abspath(file), state.st_size, state.st_mtime_ns))
-    content = json.dumps([__version__, options, states], sort_keys=True)
+    content = json.dumps([__version__, _readers(), options, states], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+@cache
+def _readers() -> str:
+    """What tells the code that reads from another state of it."""
+    digest = hashlib.sha256()
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def cached_table(

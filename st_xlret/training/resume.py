@@ -24,7 +24,7 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _FREE = re.compile(
-    "log|save_(?!only_model)|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|multi_|batch_sampler|"
+    "log|save_(?!only_model)|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|"
     "output_dir|overwrite|license|run_name|project|disable_tqdm|local_rank"
 )
 """Beginnings of options that a resumed run may change: they do not change what is learned."""
@@ -62,6 +62,7 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
         path = Path(str(source)).expanduser()
         for file in sorted([path, *path.rglob("*")]):
             if file.is_file() and output not in file.parents:
+                digest.update(str(file.relative_to(path)).encode())
                 with open(file, "rb") as content:
                     while part := content.read(2**20):
                         digest.update(part)

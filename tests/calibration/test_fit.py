@@ -252,3 +252,14 @@ def with_row(number: float) -> dict[str, Any]:
 def test_what_cannot_be_fitted_is_named(documents: Any, how: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         VectorCalibration.fit(documents, **how)
+
+
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_vectors_that_are_rounded_to_bytes_are_refused(as_tensor: bool) -> None:
+    rounded: Any = (20 * QUERIES["en"]).astype(np.int8)
+    if as_tensor:
+        rounded = torch.from_numpy(rounded)
+    with pytest.raises(ValueError, match="int8 have other directions"):
+        fit().transform(rounded)
+    with pytest.raises(ValueError, match="int8 have other directions"):
+        fit({"en": rounded, "fr": rounded})

@@ -163,6 +163,7 @@ def table(folder: Path, name: str) -> Path:
 SOURCES: dict[str, Any] = {
     "mapping": lambda folder: QUESTIONS,
     "data set": lambda folder: Dataset.from_list(rows_of(QUESTIONS)),
+    "list of data sets": lambda folder: [Dataset.from_list(rows_of(QUESTIONS))],
     "folder of BEIR": lambda folder: str(beir_folder(folder)),
     "JSON lines": lambda folder: write_lines(folder / "questions.jsonl", rows_with("question")),
     "list of files": lambda folder: [write_lines(folder / "others.jsonl", rows_with("query"))],

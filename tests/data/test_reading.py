@@ -12,6 +12,7 @@ from st_xlret.data import (
     BadLines,
     Counts,
     DataError,
+    kept,
     normalise_text,
     read_dictionary,
     read_jsonl,
@@ -342,3 +343,10 @@ def test_sources_that_are_missing_or_empty_are_named(loader: Any, tmp_path: Path
     ):
         with pytest.raises(DataError, match=named):
             loader(source)
+
+
+def test_a_changed_reader_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kept.cache_key(["a"])
+    assert kept.cache_key(["a"]) == before
+    monkeypatch.setattr(kept, "_readers", lambda: "of another state")
+    assert kept.cache_key(["a"]) != before

@@ -100,6 +100,9 @@ def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> No
     (documents / "a.txt").write_text("sea")  # as long as before
     after = Run(arguments(output), data).options
     assert {name for name in after if after[name] != before[name]} == {"content of documents"}
+    (documents / "a.txt").rename(documents / "fr.txt")
+    renamed = Run(arguments(output), data).options
+    assert renamed["content of documents"] != after["content of documents"]
 
 
 @pytest.mark.parametrize("text", ["ccp=2", "[1]", '{"ccp": null}'])
