@@ -95,9 +95,8 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
             check_range(0, 1, **{name: getattr(self, name)})
         for share in self.lr_drops:
             check_range(0, 1, lr_drops=share)
-        for name in ("train_seq_length", "lora_rank", "per_device_train_batch_size"):
+        for name in ("train_seq_length", "lora_rank"):
             check_range(1, **{name: getattr(self, name)})
-        check_range(0, learning_rate=self.learning_rate)
         check_positive(num_train_epochs=self.num_train_epochs)
         if self.keep_trained < 1 and self.lora_rank:
             raise ValueError(f"keep_trained {self.keep_trained}: it is 1 with lora_rank")
