@@ -39,7 +39,7 @@ FOUNDATION = [
     "optional",
 ]
 OUTSIDE = [
-    ("training_scripts", "recipes, demo, studies"),
+    ("training_scripts", "option files, demo, studies"),
     ("evaluation/run.py", "from a checkout"),
     ("benchmarks", "speed, memory"),
 ]
