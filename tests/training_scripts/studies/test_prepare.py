@@ -128,7 +128,7 @@ def test_parts_of_a_pool(
         queries.append(row_of_text(f"q{n}", "?", "en" if n else "de"))
         for code in ("de", "en"):
             about = {"document": n, "language": code}
-            corpus.append({"_id": f"{code}{n}", "text": "-", "metadata": about})
+            corpus.append({"_id": f"{code}{n}", "title": "T", "text": "-", "metadata": about})
             judged.append((f"q{n}", f"{code}{n}"))
     pool = given_pool(tmp_path, corpus, queries, judged, ("test", "test-same-language"))
 
@@ -137,6 +137,7 @@ def test_parts_of_a_pool(
     part = read_pool(str(output), "test")
     pairs = judged_pairs(part)
     assert [row["_id"] for row in part.rows["corpus"]] == candidates.split()
+    assert {row["title"] for row in part.rows["corpus"]} == {""}
     assert len(pairs) == judgements
     assert texts_of(part.rows["queries"]).keys() == {query for query, _ in pairs}
 
