@@ -8,13 +8,15 @@ import pytest
 from st_xlret.commands import main
 from st_xlret.commands.work import WorkFolder
 
+OUTPUTS = {"index": "output.parquet", "mine": "output.tsv"}
 
-@pytest.fixture(params=["index", "mine"])
+
+@pytest.fixture(params=OUTPUTS)
 def command(request: pytest.FixtureRequest, model: Path, tmp_path: Path) -> list[str]:
     for name, words in {"a": "sun\nmoon", "b": "soleil\nlune"}.items():
         (tmp_path / f"{name}.txt").write_text(words)
     texts = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")]
-    output = str(tmp_path / "output.parquet")
+    output = str(tmp_path / OUTPUTS[request.param])
     return [request.param, *texts, "--model", str(model), "--output", output]
 
 
@@ -35,7 +37,7 @@ def test_a_folder_that_is_not_ours_is_refused_and_stays(command: list[str], name
     file = work_of(command) / name
     file.parent.mkdir(parents=True)
     file.write_text("years of work")
-    with pytest.raises(SystemExit, match=r"output\.parquet\.embeddings is not of this command"):
+    with pytest.raises(SystemExit, match=r"output\.\w+\.embeddings is not of this command"):
         main(command)
     assert file.read_text() == "years of work"
     assert not Path(command[-1]).exists()

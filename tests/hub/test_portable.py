@@ -23,7 +23,8 @@ from transformers import AutoModel, AutoTokenizer, LlamaTokenizer, ModernBertCon
 from st_xlret import export, fit_calibration, save_portable
 from st_xlret.hub.lengths import pooled_rows
 from st_xlret.modules import CalibrationLayer
-from st_xlret.training.trainable import add_lora, merge_adapters
+from st_xlret.modules.adapters import merge_adapters
+from st_xlret.training.trainable import add_lora
 from tests.tiny import static, transformer
 
 TEXTS = ["the old house", "das alte Haus", "la vieille maison"]
