@@ -17,6 +17,7 @@ from torch import Tensor
 from benchmarks import measuring
 from benchmarks.measuring import Comparison, Step
 from st_xlret import AsymmetricBNHead, CCPLoss, DocumentEncoder, LanguageMemoryBank, MSMLoss
+from st_xlret.columns import Tag
 from st_xlret.functional import chunked_cross_entropy
 from st_xlret.modules import static_encoder, train_tokenizer, transformer_encoder
 
@@ -60,14 +61,14 @@ class Batch:
         self.rows = F.normalize(torch.randn(rows, features), dim=1).requires_grad_()
         self.keys = F.normalize(torch.randn(keys, features), dim=1)
         pair = torch.arange(rows // 2).repeat(2)
-        self.tags = {
+        self.tags: dict[Tag, Tensor] = {
             "language_id": pair % languages,
             "document_id": pair,
             "text_id": torch.arange(rows),
         }
         # Documents and texts of the bank are not those of the batch.
         others = rows + torch.arange(keys)
-        self.key_tags = {
+        self.key_tags: dict[Tag, Tensor] = {
             "language_id": others % key_languages,
             "document_id": others,
             "text_id": others,
@@ -156,7 +157,11 @@ def document_side(documents: int, sentences: int) -> Step:
     torch.manual_seed(0)
     vectors = torch.randn(documents * sentences, WIDE, requires_grad=True)
     block = torch.arange(documents).repeat_interleave(sentences)
-    tags = {"block_id": block, "document_id": block, "language_id": torch.zeros_like(block)}
+    tags: dict[Tag, Tensor] = {
+        "block_id": block,
+        "document_id": block,
+        "language_id": torch.zeros_like(block),
+    }
     tags["sentence_position"] = torch.arange(sentences).repeat(documents)
     loss = MSMLoss(
         static_encoder(TOKENIZER, WIDE), DocumentEncoder(WIDE, 2, max_sentences=sentences)
