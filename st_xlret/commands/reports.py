@@ -49,7 +49,7 @@ def advised_command(
     sources = [texts] if stored is None else [texts, stored]
     steps, strength = comparison.advised()
     if (steps, strength) == (comparison.steps, comparison.strength) and strength:
-        return f"none is left to run, {options.output} is calibrated so"
+        return f"nothing more to run, {options.output} is calibrated like this"
     if strength:
         return command_in_words(
             "calibrate",

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import compress
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -171,10 +170,7 @@ class ChromaStore(Store):
     def _connect(self, chroma: Any, place: str) -> Any:
         if not self.is_server:
             return chroma.PersistentClient(place)
-        url = urlsplit(place)
-        return self._ask(
-            chroma.HttpClient, url.hostname, url.port or 8000, ssl=url.scheme == "https"
-        )
+        return self._ask(chroma.HttpClient, place, ssl=place.startswith("https://"))
 
     def _ask(self, function: Callable[..., Any], *values: Any, **named: Any) -> Any:
         """Call the client, whose own requests wait for ever for a server that does not answer."""

@@ -103,6 +103,8 @@ def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
     assert compared.advised() == (("lsar",), 0)
     # Documents are no questions, about which nothing negative is said.
     assert "cannot show what questions gain" in compared.verdict()
+    assert "| 0, as it is (used) " in compared.strengths_table()
+    assert "(highest)" not in compared.strengths_table()
 
 
 def test_a_strength_that_is_given_is_measured_beside_the_others() -> None:

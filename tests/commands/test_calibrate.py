@@ -110,7 +110,7 @@ def test_the_verdict_and_its_command_come_first_and_details_if_asked(
     main([*options[:-1], output, "--details"])
     printed = capsys.readouterr().out
     assert f"| {strength} (used) " in printed
-    assert f"Command: none is left to run, {output} is calibrated so" in printed
+    assert f"Command: nothing more to run, {output} is calibrated like this" in printed
     assert "Queries alone mapped:" in printed
     assert "by language:" in printed
 
@@ -123,7 +123,7 @@ def test_a_strength_that_is_worse_than_another_is_told_with_the_command(
     assert "--overwrite" in command
     words = command.removeprefix("Command: st-xlret calibrate ").split()
     main(words)
-    assert "Command: none is left" in capsys.readouterr().out
+    assert "Command: nothing more to run" in capsys.readouterr().out
 
 
 def write_pairs(file: Path) -> Path:

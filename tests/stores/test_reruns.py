@@ -4,7 +4,9 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -180,6 +182,23 @@ def test_a_server_that_never_answers(silent_server: int, monkeypatch: Any) -> No
     monkeypatch.setattr(chroma, "_ANSWER", 0.5)
     with pytest.raises(OSError, match="chroma:http:.* has not answered for 0.5 s"):
         open_store(f"chroma:http://127.0.0.1:{silent_server}?collection=docs")
+
+
+def test_a_server_behind_a_path_of_another_server() -> None:
+    pytest.importorskip("chromadb")
+    asked = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ValueError, match="404"):
+            open_store(f"chroma:http://127.0.0.1:{server.server_port}/vectors?collection=docs")
+        server.shutdown()
+    assert asked[0].startswith("/vectors/api/")
 
 
 FUNCTION = "CREATE OR REPLACE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS "
