@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from st_xlret import languages
+from st_xlret.field_names import find_fields
 from st_xlret.languages import (
     LanguageIdentifier,
     check_language,
@@ -204,7 +205,7 @@ def test_labels_are_found_whatever_the_case_of_their_field(field: str) -> None:
 
 def test_fields_are_found_by_what_is_meant() -> None:
     names = ["n", "Données", "LANG", "lang"]
-    assert languages.find_fields(names, ["lang", "donne\u0301es"]) == ["lang", "LANG", "Données"]
+    assert find_fields(names, ["lang", "donne\u0301es"]) == ["lang", "LANG", "Données"]
     record = {"src": "en", "tgt": "fr", "source": "One."}
     with pytest.raises(ValueError, match="no language in the field 'x'; fields .*: src, tgt$"):
         languages.required_language(record, "x")

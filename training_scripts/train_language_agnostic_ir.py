@@ -28,12 +28,9 @@ from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments, loss_options_field
-from st_xlret.training.data import (
-    DocumentOptions,
-    QuestionOptions,
-    data_entries,
-)
+from st_xlret.training.data import DocumentOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.questions import QuestionOptions
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.texts import text_and_language_columns
 
@@ -101,7 +98,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     question_evaluator = None
     if data.retrieval:
         kept = [*data.languages, "en"] if data.languages else None
-        questions, question_evaluator = data.load_questions(encoder.model, args, languages=kept)
+        questions, question_evaluator = data.questions_and_evaluator(
+            encoder.model, args, languages=kept
+        )
     pairs, pair_evaluator = data.load_pairs(args.seed)
     others = data.load_documents() if method.language_weight else None
     check_data(questions, pairs, method)

@@ -22,8 +22,8 @@ from st_xlret.batches import Rows
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import QuestionOptions
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.questions import QuestionOptions
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.texts import text_and_language_columns
 
@@ -72,7 +72,9 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     run = Run(args, encoder, data, method)
 
     # 1. Data: questions with passages, some of which are held out, and hard negatives.
-    questions, evaluator = data.load_questions(encoder.model, args, languages=data.languages)
+    questions, evaluator = data.questions_and_evaluator(
+        encoder.model, args, languages=data.languages
+    )
 
     # 2. The encoder, or two of them, which start alike.
     model = encoder.load_encoder(text_and_language_columns(questions=questions), args)

@@ -39,8 +39,10 @@ def rotate_into_pivot(
 ) -> tuple[Maps, dict[str, str]]:
     """The part `strength` of the rotation of vectors, after maps, into the pivot's space.
 
-    `maps` are in the order of `rows`. Beside the rotations, how each was found: `rotate fr` -> a
-    line.
+    `rows` have the vectors (n, d) of each language, and `pairs` those that mean the same, in a
+    language and in the pivot, row by row. `maps` are in the order of `rows`, and so are those that
+    are returned, to put after them: as in all `Maps`, a matrix is what is added to the identity, so
+    that of the pivot is 0. Beside them, how each was found: `rotate fr` -> a line.
     """
     codes = list(rows)
     width = maps.offset.shape[1]

@@ -21,13 +21,8 @@ from st_xlret.data.document_files import field_names, is_text_file
 from st_xlret.data.documents import Document, Unit, read_documents
 from st_xlret.data.reading import BadLines, DataError, read_lines
 from st_xlret.data.sources import split_sources
-from st_xlret.languages import (
-    check_language,
-    check_languages,
-    find_fields,
-    language_in_name,
-    match_language,
-)
+from st_xlret.field_names import find_fields
+from st_xlret.languages import check_language, check_languages, language_in_name, match_language
 
 logger = logging.getLogger(__name__)
 

@@ -26,12 +26,12 @@ import st_xlret
 from st_xlret.commands import check_options
 from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
-from st_xlret.commands.reports import (
+from st_xlret.commands.sources import SampleArguments, check_sources, parse_sources
+from st_xlret.commands.verdict import (
     print_result,
     print_time_of_embedding,
     printed_duration,
 )
-from st_xlret.commands.sources import SampleArguments, check_sources, parse_sources
 from st_xlret.files import atomic_directory, check_output_directory
 from st_xlret.hub.portable import write_files
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from st_xlret.commands.calibrate_options import Arguments
-from st_xlret.commands.reports import print_result
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
     known_documents,
     sample_vectors,
 )
+from st_xlret.commands.verdict import print_result
 from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent

@@ -135,7 +135,7 @@ def _compare(options: Arguments) -> None:
 
 
 def _evaluate_model(options: Arguments) -> None:
-    from st_xlret.evaluation import evaluator_class, result_report
+    from st_xlret.evaluation import evaluator_class, result_text
     from st_xlret.hub.loading import load_model
 
     kind = evaluator_class(options.benchmark)
@@ -154,7 +154,7 @@ def _evaluate_model(options: Arguments) -> None:
         result = evaluator.evaluate(load_model(name, options.device))
         if not is_writer:
             return
-        text = result_report(result, name)
+        text = result_text(result, name)
         with suppress(BrokenPipeError):  # `| head` takes no scores away
             print(text, flush=True)  # first: neither does a disk that has filled up meanwhile
         part_of_scores, part_of_tables = parts

@@ -17,12 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands.reports import (
-    command_in_words,
-    print_report,
-    print_time_of_embedding,
-    printed_duration,
-)
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
@@ -30,6 +24,12 @@ from st_xlret.commands.sources import (
     known_documents,
     parse_sources,
     sample_vectors,
+)
+from st_xlret.commands.verdict import (
+    command_in_words,
+    print_time_of_embedding,
+    print_verdict,
+    printed_duration,
 )
 from st_xlret.files import atomic_file, file_beside, write_json
 from st_xlret.options import option
@@ -73,9 +73,9 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
             comparison = _compare_for_vectors(texts, stored, options)
             source = command_in_words("calibrate", texts, stored)
             command = f"{source} --queries_only --output map"
-        if comparison.advised()[1] == 0:
+        if comparison.best_or_own()[1] == 0:
             command = "none, as far as these documents show"
-        print_report(comparison, command, details=options.details)
+        print_verdict(comparison, command, details=options.details)
         write_json(part, comparison.before.as_json())
         search = comparison.before.search
         is_drawn = plot_language_bias(search.languages, search.shares, drawn)

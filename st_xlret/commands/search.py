@@ -120,7 +120,7 @@ def _answer(pools: Sequence[SearchPool], queries: Sequence[str], options: Argume
         for pool, results in zip(pools, answers, strict=True):
             named_pool = pool if len(pools) > 1 else None
             if options.json:
-                _print_json(query, results[number], named_pool)
+                _print_answer(query, results[number], named_pool)
             else:
                 _print_lines(query, results[number], named_pool)
     sys.stdout.flush()
@@ -165,7 +165,7 @@ class SearchPool:
     def title(self) -> str:
         """The model and the vectors, for people."""
         store = Path(self.store.name).name
-        map = self.store.mark or self.map
+        map = self.store.origin or self.map
         if map:
             store = f"{store}, mapped by {Path(map).name}"
         return f"{Path(self.encoder).name} ({store})"
@@ -181,30 +181,30 @@ class SearchPool:
                 f"the vectors of {store.name} are made by another model than {self.encoder} "
                 f"(it names {store.model}): index again, or name its model"
             )
-        if store.mark and not self._has_made(store.mark):
+        if store.origin and not self._has_made(store.origin):
             raise ValueError(
-                f"the vectors of {store.name} are mapped, by {store.mark}: name that map (--map); "
-                "mapped vectors stand first, others in --compare"
+                f"the vectors of {store.name} are mapped, by {store.origin}: name that map "
+                "(--map); mapped vectors stand first, others in --compare"
             )
         if self.calibration is None:
             return
         self.calibration.check(
             dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
         )
-        if not store.mark and not self.calibration.queries_only:
+        if not store.origin and not self.calibration.queries_only:
             warnings.warn(
                 f"{self.map} maps queries and documents, and {store.name} does not say that its "
                 "vectors are mapped: map them (st-xlret apply), or calibrate with --queries_only",
                 stacklevel=3,
             )
 
-    def _has_made(self, mark: str) -> bool:
-        """Whether the calibration has made vectors of this mark."""
-        from st_xlret.stores.base import Mark
+    def _has_made(self, origin: str) -> bool:
+        """Whether the calibration has made vectors of this origin."""
+        from st_xlret.stores.base import Origin
 
         if self.calibration is None:
             return False
-        return Mark.parse(mark).fingerprint == self.calibration.fingerprint
+        return Origin.parse(origin).fingerprint == self.calibration.fingerprint
 
     def _identifier_of_queries(self) -> LanguageIdentifier | None:
         """Finds the language of queries, where the model or the map needs it."""
@@ -346,7 +346,7 @@ def _same_languages(code: str, present: Sequence[str]) -> list[str]:
     return [each for each in present if find_language(code, [each])]
 
 
-def _print_json(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
+def _print_answer(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
     line: dict[str, Any] = {"query": query}
     if pool is not None:
         line["vectors"] = pool.store.name

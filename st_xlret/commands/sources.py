@@ -176,7 +176,7 @@ def sample_vectors(
 
     Languages with fewer than `min_texts` are left out, and named; all are a `ValueError`.
     """
-    mapped = f", mapped by the calibration {store.mark}" if store.mark else ""
+    mapped = f", mapped by the calibration {store.origin}" if store.origin else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
     sample = store.sample(count, languages=languages or None, seed=seed, show_progress_bar=True)
     kept = StoredSample({}, {})

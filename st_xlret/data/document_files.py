@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from st_xlret.data import reading
 from st_xlret.data.cells import read_tabbed_table, read_table
 from st_xlret.data.reading import BadLines, DataError
-from st_xlret.languages import LABEL_FIELDS, check_named_language, find_fields, several_names
+from st_xlret.field_names import find_fields, several_names
+from st_xlret.languages import LABEL_FIELDS, check_named_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
 """Records with the numbers of their last lines."""

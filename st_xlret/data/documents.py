@@ -27,6 +27,7 @@ from st_xlret.data.kept import Counts, Loader
 from st_xlret.data.reading import BadLines, DataError
 from st_xlret.data.sources import records_identity, source_files, split_sources
 from st_xlret.data.texts import clean_text, join_sentences, split_sentences
+from st_xlret.field_names import find_fields, unique_fields
 from st_xlret.files import PathLike
 from st_xlret.folders import columns_of_folders
 from st_xlret.languages import (
@@ -35,12 +36,10 @@ from st_xlret.languages import (
     LanguageIdentifier,
     check_language,
     check_languages,
-    find_fields,
     is_missing,
     labelled_language,
     match_language,
     metadata_of,
-    the_fields,
     warn_of_unread_labels,
 )
 
@@ -295,7 +294,7 @@ class _DocumentSources:
         if self.column in record:
             return str(self.column)
         fields = [self.column] if self.column else [PARAGRAPHS, *TEXT_FIELDS]
-        present = [name for name in the_fields(record, fields) if record[name] is not None]
+        present = [name for name in unique_fields(record, fields) if record[name] is not None]
         for name in present:
             if record[name]:
                 return name
@@ -320,7 +319,7 @@ class _DocumentSources:
     def _document_of(self, record: Mapping[str, Any]) -> str:
         """The document that a record says it is of; "" for none."""
         for values in (record, metadata_of(record)):
-            for field in the_fields(values, ["document"]):
+            for field in unique_fields(values, ["document"]):
                 if field != self.column and not is_missing(values[field]):
                     return str(values[field])
         return ""
@@ -340,7 +339,7 @@ def _with_labels(records: Records, labels: Mapping[str, str | None]) -> Iterator
 
 def _position_of(record: Mapping[str, Any]) -> float:
     """The place in its document; rows without any stay in their order."""
-    for field in the_fields(record, ["position"]):
+    for field in unique_fields(record, ["position"]):
         if not is_missing(record[field]):
             with suppress(TypeError, ValueError):
                 return float(record[field])

@@ -23,14 +23,10 @@ from st_xlret.data.reading import (
     with_known_names,
 )
 from st_xlret.data.texts import clean_text
+from st_xlret.field_names import has_fields
 from st_xlret.files import PathLike
 from st_xlret.folders import unpacked_name
-from st_xlret.languages import (
-    check_language,
-    has_fields,
-    languages_in_name,
-    required_language,
-)
+from st_xlret.languages import check_language, languages_in_name, required_language
 
 FORMATS = (
     "JSON lines with source, target, source_language and target_language (.jsonl), and a score or"

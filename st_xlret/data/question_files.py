@@ -16,8 +16,9 @@ from st_xlret.data.reading import (
     with_known_names,
 )
 from st_xlret.data.texts import clean_text
+from st_xlret.field_names import has_fields
 from st_xlret.folders import unpacked_name
-from st_xlret.languages import has_fields, labelled_language, warn_of_unread_labels
+from st_xlret.languages import labelled_language, warn_of_unread_labels
 
 FORMATS = (
     "folders in BEIR's layout (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), and JSON lines"

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
+from st_xlret.field_names import unique_fields
 from st_xlret.files import PathLike
-from st_xlret.languages import normal_code_or_none, the_fields
+from st_xlret.languages import normal_code_or_none
 from st_xlret.strict_json import object_of_pairs
 
 _Parsed = TypeVar("_Parsed")
@@ -151,7 +152,7 @@ def with_known_names(record: Mapping[str, Any], known: Iterable[str]) -> dict[st
     """
     named = dict(record)
     for known_name in known:
-        for own_name in the_fields(record, [known_name]):
+        for own_name in unique_fields(record, [known_name]):
             named[known_name] = record[own_name]
     return named
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.published import PublishedRow as PublishedRow
     from st_xlret.evaluation.published import published_rows as published_rows
     from st_xlret.evaluation.published import results_table as results_table
-    from st_xlret.evaluation.results import result_report as result_report
+    from st_xlret.evaluation.results import result_text as result_text
     from st_xlret.evaluation.retrieval import score_ranking as score_ranking
     from st_xlret.evaluation.tatoeba import (
         BilingualRetrievalEvaluator as BilingualRetrievalEvaluator,
@@ -58,7 +58,7 @@ _MODULES = {
     "read_beir": "st_xlret.evaluation.pools",
     "read_lareqa": "st_xlret.evaluation.lareqa",
     "recall_at_k": "st_xlret.evaluation.metrics",
-    "result_report": "st_xlret.evaluation.results",
+    "result_text": "st_xlret.evaluation.results",
     "results_table": "st_xlret.evaluation.published",
     "retrieval_accuracy": "st_xlret.evaluation.tatoeba",
     "score_ranking": "st_xlret.evaluation.retrieval",

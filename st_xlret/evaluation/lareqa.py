@@ -222,7 +222,7 @@ class _SquadPool:
             self.paragraphs[name] = text
         for entry in paragraph["qas"]:
             answer = entry["answers"][0]["answer_start"]
-            sentence = _sentence_with(answer, breaks)
+            sentence = _sentence_number_at(answer, breaks)
             if sentence is None:
                 # An answer between two sentences has no candidate: XTREME-R leaves it out too.
                 continue
@@ -246,7 +246,7 @@ class _SquadPool:
         return qrels
 
 
-def _sentence_with(position: int, breaks: Sequence[tuple[int, int]]) -> int | None:
+def _sentence_number_at(position: int, breaks: Sequence[tuple[int, int]]) -> int | None:
     """The number of the sentence that a position is in; None between two sentences."""
     for row, (start, end) in enumerate(breaks):
         if start <= position < end:

@@ -257,7 +257,10 @@ class _Translations:
 def _read_texts(
     file: PathLike, language: str | None, translations: _Translations | None = None
 ) -> Iterator[TextRow]:
-    """The rows of a table of texts."""
+    """The rows of a table of texts, in the order of the file; they are added to `translations`.
+
+    A `DataError` refuses a text without a language where `language` is None.
+    """
     for line, text in beir.read_texts(file):
         code = text.language or language
         if code is None:

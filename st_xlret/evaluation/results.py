@@ -20,7 +20,7 @@ from st_xlret.tables import MISSING, markdown_table, percent, records_table
 _COMMAND = "evaluate --compare"  # which alone replaces what it wrote
 
 
-def result_report(result: BenchmarkResult, model_name: str) -> str:
+def result_text(result: BenchmarkResult, model_name: str) -> str:
     """The whole result for a terminal or a Markdown file, beside published figures if any."""
     short_name = os.path.basename(os.path.normpath(model_name))
     parts = [

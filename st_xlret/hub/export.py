@@ -106,6 +106,7 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
 
 
 def _check_fits(model: SentenceTransformer, calibration: CalibrationLayer) -> None:
+    """Refuse a model with routes that the maps do not fit, or whose vectors have another width."""
     check_routes(model, by_language=not calibration.language_agnostic)
     # The width before `truncate_dim`, which is a setting of the whole model.
     width = None

@@ -2,13 +2,12 @@
 
 import json
 import logging
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
+from st_xlret.field_names import unique_fields
 from st_xlret.languages.codes import NOT_ONE_LANGUAGE, check_language
 
 LABEL_FIELDS = ("language", "lang")
@@ -63,56 +62,6 @@ def languages_of_labels(labels: Iterable[Any]) -> list[str]:
     return codes
 
 
-def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
-    """The names that are wanted, in that order; of those that differ in case alone, all.
-
-    The one that is spelled as it is wanted comes first. White space around names does not matter,
-    nor how accents are encoded.
-    """
-    groups = _alike(tuple(names), tuple(wanted))
-    return list(chain.from_iterable(groups))
-
-
-def has_fields(names: Iterable[str], wanted: Iterable[str]) -> bool:
-    """Whether all that are wanted are among the names, whatever their case."""
-    return all(_alike(tuple(names), tuple(wanted)))
-
-
-def the_fields(record: Mapping[str, Any], wanted: Iterable[str]) -> list[str]:
-    """The names of the fields that are wanted, in that order, whatever their case.
-
-    A `ValueError` refuses several of one field that have values: one of these would be lost.
-    """
-    fields = []
-    for alike in _alike(tuple(record), tuple(wanted)):
-        if len(alike) > 1:
-            alike = [name for name in alike if record[name] is not None]
-        if len(alike) > 1:
-            raise ValueError(several_names(alike))
-        fields += alike
-    return fields
-
-
-def several_names(names: Iterable[str]) -> str:
-    """What is wrong with names that differ in case alone."""
-    listed = " and ".join(map(repr, names))
-    return f"{listed} are names of one field: rename or remove all but one"
-
-
-@lru_cache(maxsize=256)
-def _alike(names: tuple[str, ...], wanted: tuple[str, ...]) -> list[list[str]]:
-    """The names that are meant by each that is wanted."""
-    groups = []
-    for field in wanted:
-        alike = [name for name in names if _folded(name) == _folded(field)]
-        groups.append(sorted(alike, key=lambda name: name != field))
-    return groups
-
-
-def _folded(name: Any) -> str:
-    return unicodedata.normalize("NFC", str(name)).strip().casefold()
-
-
 def language_fields(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The fields of which all values in some rows, but missing ones, are languages.
 
@@ -139,7 +88,7 @@ def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     """
     values = _values_of(record)
     try:
-        for field in the_fields(values, fields or LABEL_PATHS):
+        for field in unique_fields(values, fields or LABEL_PATHS):
             language = language_of_label(values[field])
             if language:
                 return language
@@ -172,7 +121,7 @@ def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def metadata_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The fields in the metadata of a record, which may be written as a text of JSON."""
-    for field in the_fields(record, ["metadata"]):
+    for field in unique_fields(record, ["metadata"]):
         value = record[field]
         if isinstance(value, str):
             with suppress(ValueError):

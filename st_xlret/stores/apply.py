@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from st_xlret.calibration.rows import NoDirectionError
-from st_xlret.stores.base import Mark, Store
+from st_xlret.stores.base import Origin, Store
 from st_xlret.stores.batches import Matrix, vector_column
 from st_xlret.stores.left_out import LeftOut, Reason
 
@@ -68,13 +68,13 @@ def apply_calibration(
     calibration.check(
         dimension=store.dimension, metric=store.metric, model=store.model, name=store.name
     )
-    mark = Mark(calibration.fingerprint, store.name_in_store)
+    origin = Origin(calibration.fingerprint, store.name_in_store)
     with tqdm(total=len(store), unit=" rows", disable=not show_progress_bar) as bar:
         mapping = _Mapping(calibration, store, bar)
-        rows = store.write(into, str(mark), mapping.map_batch)
-    mapping.left_out.add(Reason.DELETED, rows.gone)
-    written = mapping.mapped - rows.gone - rows.kept
-    return RowCounts(written, mapping.left_out.by_words(), rows.changed)
+        counts = store.write(into, str(origin), mapping.map_batch)
+    mapping.left_out.add(Reason.DELETED, counts.gone)
+    written = mapping.mapped - counts.gone - counts.kept
+    return RowCounts(written, mapping.left_out.by_words(), counts.changed)
 
 
 class _Mapping:

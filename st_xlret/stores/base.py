@@ -23,7 +23,7 @@ from st_xlret.stores.batches import Matrix, vector_matrix
 from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.left_out import LeftOut, counts_in_words
-from st_xlret.stores.reruns import WrittenRows
+from st_xlret.stores.reruns import RerunCounts
 from st_xlret.stores.sampling import CheckedRows, Draw, StoredSample, check_rows
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -32,7 +32,7 @@ FIRST_ROWS = 50  # among whose fields labels are looked for
 _IDENTIFIED = 100_000  # texts whose language a sample identifies
 
 
-class Mark(NamedTuple):
+class Origin(NamedTuple):
     """By which map vectors were made, and from which; a store keeps it as a text."""
 
     fingerprint: str
@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The mark that a store has kept."""
+        """The origin that a store has kept."""
         fingerprint, _, original = text.partition(" of ")
         return cls(fingerprint, original)
 
@@ -54,13 +54,13 @@ class Store(AbstractContextManager["Store"]):
     Attributes:
         name: For messages, without passwords and keys.
         name_in_store: Of the column, named vector, collection, table or file that has the vectors;
-            it stands in the mark.
+            it stands in the origin.
         dimension: Numbers in a vector.
         numbers: The type of those that it holds.
         metric: None where the store does not say, as for the model and its fingerprint.
         model: The encoder that made the vectors.
         fingerprint: What identifies its weights.
-        mark: The `Mark` of vectors that `apply_calibration` made, as a text.
+        origin: The `Origin` of vectors that `apply_calibration` made, as a text.
         fields: Where the languages and texts are.
         present: The names of its fields, if it knows them.
         secrets: What no message may show.
@@ -74,7 +74,7 @@ class Store(AbstractContextManager["Store"]):
     metric: Metric | None = None
     model: str | None = None
     fingerprint: str | None = None
-    mark: str | None = None
+    origin: str | None = None
     fields: Fields = Fields()
     present: Collection[str] = ()
     secrets: tuple[str, ...] = ()
@@ -88,12 +88,12 @@ class Store(AbstractContextManager["Store"]):
         """The rows; see `batches`."""
 
     @abstractmethod
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
-        """Write rows with the vectors that `change` gives them into something new, with the mark.
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
+        """Write rows with the vectors that `change` gives them into something new, with the origin.
 
         `change` is called exactly once for each row, as `apply_calibration` counts by its calls. A
         row whose vector is null is left out, or stored without one. A file or table is whole or
-        not there; a database goes on with what has this mark, and writes what is missing there or
+        not there; a database goes on with what has this origin, and writes what is missing there or
         has changed since, see `due_rows`.
         """
 
@@ -209,17 +209,17 @@ class Store(AbstractContextManager["Store"]):
 
     def refuse_mapped(self) -> None:
         """Refuse vectors that `apply_calibration` has made, and name those that they are from."""
-        if self.mark is not None:
+        if self.origin is not None:
             raise ValueError(
                 f"{self.name} is mapped already: take the vectors that these were made from, "
-                f"{Mark.parse(self.mark).original}"
+                f"{Origin.parse(self.origin).original}"
             )
 
     def refuse_taken(
-        self, what: str, is_taken: bool, mark: str | None = None, mark_there: str | None = None
+        self, what: str, is_taken: bool, origin: str | None = None, origin_there: str | None = None
     ) -> None:
-        """Refuse a name under which there is something, unless it bears the same mark."""
-        is_ours = mark is not None and mark_there == mark
+        """Refuse a name under which there is something, unless it bears the same origin."""
+        is_ours = origin is not None and origin_there == origin
         if is_taken and not is_ours:
             raise FileExistsError(
                 f"{self.name}: {what} is there already: nothing is overwritten, give another name"

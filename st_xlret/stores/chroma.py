@@ -23,9 +23,9 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import RerunCounts, due_rows
 
-_MARK = "st_xlret"  # in the metadata of a collection
+_ORIGIN = "st_xlret"  # in the metadata of a collection
 _BESIDE = ("documents", "metadatas", "uris")
 _COLUMNS = ["embeddings", *_BESIDE]
 _INDEXES = ("hnsw", "spann")
@@ -52,7 +52,7 @@ class ChromaStore(Store):
             # `configuration` would make the embedding function.
             settings = self.collection.configuration_json
         self.dimension = first_vector_length(first["embeddings"])
-        self.mark = (self.collection.metadata or {}).get(_MARK)
+        self.origin = (self.collection.metadata or {}).get(_ORIGIN)
         self.index = {kind: settings[kind] for kind in _INDEXES if settings.get(kind)}
         spaces = [settings.get("space", "l2") for settings in self.index.values()]
         self.metric = metric_of(next(iter(spaces), "l2"), self.name)
@@ -72,37 +72,37 @@ class ChromaStore(Store):
         first = self._ask(self.collection.get, limit=FIRST_ROWS, include=["metadatas"])
         return [metadata or {} for metadata in first["metadatas"]]
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new collection with the same ids, documents, metadata and URIs.
 
         An entry without a vector is left out.
         """
-        rows = WrittenRows()
+        counts = RerunCounts()
         with self.sanitize_errors():
-            mapped = self._ensure_collection(into, mark)
+            mapped = self._ensure_collection(into, origin)
             ids = self._ids_in(self.collection)
             others = len(set(self._ids_in(mapped)) - set(ids))
             for entries in self._pages(ids):
                 vectors = batch_vectors(change(self._as_batch(entries)))
-                others += self._write_entries(mapped, entries, vectors, rows)
+                others += self._write_entries(mapped, entries, vectors, counts)
         self.warn_of_others(into, others)
-        return rows
+        return counts
 
-    def _ensure_collection(self, into: str, mark: str) -> Any:
-        marks = {}
+    def _ensure_collection(self, into: str, origin: str) -> Any:
+        origins = {}
         for collection in self._ask(self.client.list_collections):
-            marks[collection.name] = (collection.metadata or {}).get(_MARK)
-        self.refuse_taken(f"a collection {into}", into in marks, mark, marks.get(into))
+            origins[collection.name] = (collection.metadata or {}).get(_ORIGIN)
+        self.refuse_taken(f"a collection {into}", into in origins, origin, origins.get(into))
         return self._ask(
             self.client.get_or_create_collection,
             into,
             configuration=self.index,
-            metadata={**(self.collection.metadata or {}), _MARK: mark},
+            metadata={**(self.collection.metadata or {}), _ORIGIN: origin},
             embedding_function=None,
         )
 
     def _write_entries(
-        self, mapped: Any, entries: dict[str, Any], vectors: Matrix, rows: WrittenRows
+        self, mapped: Any, entries: dict[str, Any], vectors: Matrix, counts: RerunCounts
     ) -> int:
         """Write copies of some entries, where others are there or none.
 
@@ -118,7 +118,7 @@ class ChromaStore(Store):
             entry = {name: entries[name][row] for name in _BESIDE}
             is_other[row] = _has_changed(entry, there[ids[row]])
         due = due.with_others(is_other)
-        rows.count(due)
+        counts.count(due)
         is_sent = due.is_new | due.is_changed
         if is_sent.any():
             copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}

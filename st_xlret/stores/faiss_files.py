@@ -13,7 +13,7 @@ from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.descriptions import metric_of
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.numbered import NumberedStore
-from st_xlret.stores.reruns import WrittenRows
+from st_xlret.stores.reruns import RerunCounts
 
 _PER_LIST = 64  # vectors by which the centre of a list of an IVF index is found
 
@@ -33,7 +33,7 @@ class FaissStore(NumberedStore):
         file = Path(path).expanduser().resolve()
         with self.sanitize_errors():
             self.index = _read_index(file)
-            self.mark = writer_of(file)
+            self.origin = writer_of(file)
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
         problem = self._problem()
         if problem:
@@ -78,18 +78,18 @@ class FaissStore(NumberedStore):
         vectors: Matrix = self.index.reconstruct_n(start, stop - start)
         return vectors
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new index of the same kind; a row without a vector is a row of zeros."""
         import faiss
 
         path = self.new_file(into, ".faiss")
-        with atomic_file(path, ours=mark) as temporary:
+        with atomic_file(path, ours=origin) as temporary:
             mapped = [batch_vectors(change(batch)) for batch in self.batches()]
             vectors = np.nan_to_num(np.concatenate(mapped))
             index = self._empty_index(vectors)
             index.add(vectors)
             faiss.write_index(index, str(temporary))
-        return WrittenRows()
+        return RerunCounts()
 
     def _empty_index(self, vectors: Matrix) -> Any:
         """An index like this one, without vectors; the centres of its lists are found from some."""

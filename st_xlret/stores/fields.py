@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret.languages import LABEL_PATHS, find_fields, is_missing
+from st_xlret.field_names import find_fields
+from st_xlret.languages import LABEL_PATHS, is_missing
 
 USUAL_FIELDS: dict[str, tuple[str, ...]] = {
     "language": LABEL_PATHS,

@@ -14,10 +14,10 @@ from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
-from st_xlret.stores.reruns import WrittenRows
+from st_xlret.stores.reruns import RerunCounts
 from st_xlret.stores.tables import TableStore
 
-_MARK = b"st_xlret_map"  # in the metadata of a mapped table
+_ORIGIN = b"st_xlret_map"  # in the metadata of a mapped table
 _EMBEDDING_FUNCTIONS = b"embedding_functions"  # LanceDB's own metadata of a table
 
 
@@ -40,8 +40,8 @@ class LanceStore(TableStore):
                     metric = self.table.index_stats(index.name).distance_type
                     self.metric = metric_of(metric, self.name)
         metadata = self.schema.metadata or {}
-        if _MARK in metadata:
-            self.mark = metadata[_MARK].decode()
+        if _ORIGIN in metadata:
+            self.origin = metadata[_ORIGIN].decode()
         for function in json.loads(metadata.get(_EMBEDDING_FUNCTIONS, b"[]")):
             if function.get("vector_column") == self.columns["vector"]:
                 self.model = model_name_in(function.get("model") or {})
@@ -49,12 +49,12 @@ class LanceStore(TableStore):
     def __len__(self) -> int:
         return int(self.table.count_rows())
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new table with all columns, committed once; a row without a vector has null."""
         metadata = dict(self.schema.metadata or {})
         # With its embedding function, new rows and queries would be embedded without the map.
         metadata.pop(_EMBEDDING_FUNCTIONS, None)
-        metadata[_MARK] = mark.encode()
+        metadata[_ORIGIN] = origin.encode()
         schema = self.schema.with_metadata(metadata)
         # Two programs would add to one table.
         with self.sanitize_errors(), FileLock(self.place / ".st-xlret.lock", timeout=0):
@@ -63,7 +63,7 @@ class LanceStore(TableStore):
             reader = pa.RecordBatchReader.from_batches(schema, batches)
             table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
             gone = self.check_stored_rows(len(self), len(self), table.count_rows())
-            return WrittenRows(gone)
+            return RerunCounts(gone)
 
     def _refuse_table(self, name: str) -> None:
         # A stopped run leaves a name that is listed and cannot be opened: it is free.

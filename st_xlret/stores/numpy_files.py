@@ -10,7 +10,7 @@ from st_xlret.stores.base import Change
 from st_xlret.stores.batches import Matrix, batch_vectors
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.numbered import NumberedStore
-from st_xlret.stores.reruns import WrittenRows
+from st_xlret.stores.reruns import RerunCounts
 
 
 class NumpyStore(NumberedStore):
@@ -23,7 +23,7 @@ class NumpyStore(NumberedStore):
         file = Path(path).expanduser().resolve()
         with self.sanitize_errors():
             self.array = np.load(file, mmap_mode="c", allow_pickle=False)
-            self.mark = writer_of(file)
+            self.origin = writer_of(file)
         is_matrix = self.array.ndim == 2 and self.array.shape[1] > 0
         if not is_matrix or not np.issubdtype(self.array.dtype, np.floating):
             raise ValueError(
@@ -42,7 +42,7 @@ class NumpyStore(NumberedStore):
         with np.errstate(over="ignore"):
             return self.array[start:stop].astype(np.float32)
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new `.npy` file; a row without a vector is a row of NaN."""
         path = self.new_file(into, ".npy")
         header = {
@@ -50,10 +50,10 @@ class NumpyStore(NumberedStore):
             "fortran_order": False,
             "shape": self.array.shape,
         }
-        with atomic_file(path, ours=mark) as temporary, open(temporary, "wb") as file:
+        with atomic_file(path, ours=origin) as temporary, open(temporary, "wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
             for batch in self.batches():
                 mapped = batch_vectors(change(batch)).astype(self.array.dtype)
                 # Not `open_memmap`, which on a full disk kills the process.
                 file.write(mapped.data)
-        return WrittenRows()
+        return RerunCounts()

@@ -15,7 +15,7 @@ from st_xlret.folders import columns_of_folders, files_below
 from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import Metric, metric_of, model_name_in
 from st_xlret.stores.fields import Fields
-from st_xlret.stores.reruns import WrittenRows
+from st_xlret.stores.reruns import RerunCounts
 from st_xlret.stores.tables import TableStore
 
 METADATA = b"st_xlret"
@@ -58,7 +58,7 @@ class ParquetStore(TableStore):
         self.metadata = metadata[0]
         self.rows = sum(footer.num_rows for footer in footers)
         self.metric = metric_of(self.metadata.get("metric"), path)
-        self.mark = self.metadata.get("map")
+        self.origin = self.metadata.get("map")
         self.model = model_name_in(self.metadata)
         self.fingerprint = self.metadata.get("fingerprint")
         self._set_columns_and_dimension(schemas[0])
@@ -66,9 +66,9 @@ class ParquetStore(TableStore):
     def __len__(self) -> int:
         return self.rows
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new file with all columns; a row without a vector has null."""
-        metadata = json.dumps({**self.metadata, "map": mark}).encode()
+        metadata = json.dumps({**self.metadata, "map": origin}).encode()
         schema = self.schema.with_metadata({**(self.schema.metadata or {}), METADATA: metadata})
         # Neither statistics nor compression pay for vectors, whose numbers are all different.
         others = [name for name in schema.names if name != self.columns["vector"]]
@@ -85,7 +85,7 @@ class ParquetStore(TableStore):
         ):
             for batch in self._changed_batches(change, schema):
                 writer.write_batch(batch)
-        return WrittenRows()
+        return RerunCounts()
 
     def _find_files(self) -> list[Path]:
         below = files_below(self.place)

@@ -22,7 +22,7 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
 from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import RerunCounts, due_rows
 
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum)
@@ -93,7 +93,7 @@ _JSON_AS_TEXT = """
 CASE jsonb_typeof({0}) WHEN 'number' THEN trim_scale({0}::numeric)::text ELSE {0} #>> '{{}}' END
 """
 
-_COMMENT = "st-xlret apply: "  # before the mark, in the comment on a column of mapped vectors
+_COMMENT = "st-xlret apply: "  # before the origin, in the comment on a column of mapped vectors
 # Settings of libpq, unless the address has its own: a server that does not answer, and one that is
 # gone, for 60 s.
 _LIMITS = {
@@ -190,7 +190,7 @@ class PostgresStore(Store):
     def _set_type_and_dimension(self) -> None:
         kind, comment = self.columns[self.name_in_store]
         if comment.startswith(_COMMENT):
-            self.mark = comment.removeprefix(_COMMENT)
+            self.origin = comment.removeprefix(_COMMENT)
         self.type_name, _, size = kind.rstrip(")").partition("(")
         if self.type_name == "halfvec":
             self.numbers = np.float16
@@ -214,23 +214,23 @@ class PostgresStore(Store):
         """The columns of the first rows."""
         return [row for (row,) in self._fetch(self._format(_FIRST_ROWS))]
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new column of the same table and type; a row without a vector has null in it."""
         into = _as_kept(into)
-        comment = f"{_COMMENT}{mark}"
+        comment = f"{_COMMENT}{origin}"
         is_taken = into in self.columns
         there = self.columns[into][1] if is_taken else None
         self.refuse_taken(f"a column {into}", is_taken, comment, there)
         new = self.sql.Identifier(into)
-        written = WrittenRows()
+        counts = RerunCounts()
         with self.sanitize_errors():
             self._refuse_triggers(into)
             self._refuse_other_lengths()
             if not is_taken:
                 self._add_column(new, comment)
             for batch, there in self._select(self.fields.text is not None, new):
-                self._write_rows(new, change(batch), there, written)
-        return written
+                self._write_rows(new, change(batch), there, counts)
+        return counts
 
     def _refuse_triggers(self, into: str) -> None:
         """Refuse a table of which an update does more than what it says."""
@@ -253,14 +253,14 @@ class PostgresStore(Store):
             raise self.wrong_length(key, length)
 
     def _write_rows(
-        self, new: Any, batch: pa.RecordBatch, there: Matrix, written: WrittenRows
+        self, new: Any, batch: pa.RecordBatch, there: Matrix, counts: RerunCounts
     ) -> None:
         """Write mapped vectors where others are there or none; null where there should be none."""
         due = due_rows(batch_vectors(batch), there, self.numbers)
-        written.count(due)
+        counts.count(due)
         is_written = due.is_new | due.is_changed | due.is_stale
         if is_written.any():
-            written.gone += self._update_column(new, batch.filter(pa.array(is_written)))
+            counts.gone += self._update_column(new, batch.filter(pa.array(is_written)))
 
     def _add_column(self, new: Any, comment: str) -> None:
         add = self._format(_ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})"), new=new)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from st_xlret.languages import find_fields
+from st_xlret.field_names import find_fields
 from st_xlret.optional import import_optional
 from st_xlret.stores.address import parse_address
 from st_xlret.stores.base import FIRST_ROWS, Change, Store
@@ -21,9 +21,9 @@ from st_xlret.stores.batches import (
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
-from st_xlret.stores.reruns import WrittenRows, due_rows
+from st_xlret.stores.reruns import RerunCounts, due_rows
 
-_MARKS = "st_xlret"  # in the metadata of a collection: the marks of its mapped vectors by name
+_ORIGINS = "st_xlret"  # in the metadata of a collection: the origins of its mapped vectors by name
 _NUMBERS = 250_000  # in a request
 _ANSWER = 60  # seconds for an answer
 _COPIED_PARAMETERS = (
@@ -66,7 +66,7 @@ class QdrantStore(Store):
         self.parameters = dense[named]
         self.name_in_store = named or self.collection
         metadata = config.metadata or {}
-        self.mark = (metadata.get(_MARKS) or {}).get(named)
+        self.origin = (metadata.get(_ORIGINS) or {}).get(named)
         self.model = model_name_in({"model": metadata.get("model")})
         self.dimension = self.parameters.size
         self.metric = metric_of(self.parameters.distance.value, self.name)
@@ -96,7 +96,7 @@ class QdrantStore(Store):
         records, _ = self.client.scroll(self.collection, limit=FIRST_ROWS)
         return [record.payload or {} for record in records]
 
-    def write(self, into: str, mark: str, change: Change) -> WrittenRows:
+    def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new named vector of the same points (Qdrant 1.18), or a new collection.
 
         The latter where the vectors have no name. Such a collection stays one: with a second
@@ -110,23 +110,23 @@ class QdrantStore(Store):
         target: _NewVector | _NewCollection = _NewCollection(self, into)
         if self.vector:
             target = _NewVector(self, into)
-        rows = WrittenRows()
+        counts = RerunCounts()
         mapped_points = 0
         with self.sanitize_errors():
-            target.make(mark)
+            target.make(origin)
             for records in self._scroll(True, [self.vector, into]):
                 mapped = batch_vectors(change(self._as_batch(records)))
                 mapped_points += int((~np.isnan(mapped[:, 0])).sum())
-                self._write_records(target, records, mapped, rows)
+                self._write_records(target, records, mapped, counts)
             target.warn_of_others(mapped_points)
-        return rows
+        return counts
 
     def _write_records(
         self,
         target: "_NewVector | _NewCollection",
         records: Sequence[Any],
         mapped: Matrix,
-        rows: WrittenRows,
+        counts: RerunCounts,
     ) -> None:
         """Write the mapped vectors of some records, where others are there or none."""
         compared = mapped
@@ -134,14 +134,14 @@ class QdrantStore(Store):
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
         there = vector_matrix(target.there(records), self.dimension)
         due = due_rows(compared, there, self.numbers).with_others(target.has_changed(records))
-        rows.count(due)
+        counts.count(due)
         target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
         if places:
             sent = [records[row] for row in places]
             target.send(sent, mapped[places].tolist())
             present, stored = target.counts([record.id for record in sent])
-            rows.gone += self.check_stored_rows(len(sent), present, stored)
+            counts.gone += self.check_stored_rows(len(sent), present, stored)
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
@@ -203,20 +203,20 @@ class _Target:
 class _NewVector(_Target):
     """A named vector of the same points."""
 
-    def make(self, mark: str) -> None:
-        """Make the vector, like the one that is mapped, if it is not there with this mark."""
+    def make(self, origin: str) -> None:
+        """Make the vector, like the one that is mapped, if it is not there with this origin."""
         client = self.client
         collection = self.store.collection
         # Others may have added vectors since the store was opened.
         config = client.get_collection(collection).config
-        marks = (config.metadata or {}).get(_MARKS) or {}
+        origins = (config.metadata or {}).get(_ORIGINS) or {}
         sparse = config.params.sparse_vectors or {}
         is_taken = self.into in config.params.vectors or self.into in sparse
-        self.store.refuse_taken(f"a vector {self.into}", is_taken, mark, marks.get(self.into))
+        self.store.refuse_taken(f"a vector {self.into}", is_taken, origin, origins.get(self.into))
         if is_taken:
             return
-        # The mark first: a run that is stopped between the two would be refused as somebody else's.
-        client.update_collection(collection, metadata={_MARKS: {**marks, self.into: mark}})
+        # First: a run that is stopped between the two would be refused as somebody else's.
+        client.update_collection(collection, metadata={_ORIGINS: {**origins, self.into: origin}})
         of = self.store.parameters
         dense = self.models.DenseVectorConfig(
             size=of.size, distance=of.distance, datatype=of.datatype
@@ -266,15 +266,15 @@ class _NewVector(_Target):
 class _NewCollection(_Target):
     """A collection with the settings, payload and sparse vectors of the one that is mapped."""
 
-    def make(self, mark: str) -> None:
-        """Make the collection, if it is not there with this mark."""
+    def make(self, origin: str) -> None:
+        """Make the collection, if it is not there with this origin."""
         client = self.client
         is_taken = client.collection_exists(self.into)
-        mark_there = None
+        origin_there = None
         if is_taken:
             metadata = client.get_collection(self.into).config.metadata or {}
-            mark_there = (metadata.get(_MARKS) or {}).get("")
-        self.store.refuse_taken(f"a collection {self.into}", is_taken, mark, mark_there)
+            origin_there = (metadata.get(_ORIGINS) or {}).get("")
+        self.store.refuse_taken(f"a collection {self.into}", is_taken, origin, origin_there)
         if is_taken:
             return
         config = self.store.info.config
@@ -288,7 +288,7 @@ class _NewCollection(_Target):
                 **config.optimizer_config.model_dump()
             ),
             quantization_config=config.quantization_config,
-            metadata={**(config.metadata or {}), _MARKS: {"": mark}},
+            metadata={**(config.metadata or {}), _ORIGINS: {"": origin}},
             **parameters,
         )
         for field, index in self.store.info.payload_schema.items():

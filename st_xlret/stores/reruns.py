@@ -14,8 +14,8 @@ _LEAST_TOLERANCE = 1e-5
 
 
 @dataclass
-class WrittenRows:
-    """What `Store.write` has done beside writing rows for the first time.
+class RerunCounts:
+    """What `Store.write` has found of an earlier run; rows that it wrote anew are not counted.
 
     Attributes:
         gone: Rows that were deleted in the store before they could be written.

@@ -42,7 +42,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def begin_checkpoint(folder: Path) -> None:
-    """Mark a checkpoint before it is written.
+    """Make the folder of a checkpoint, with the file that says that it is not whole yet.
 
     What another program wrote under its name is moved aside.
     """
@@ -54,7 +54,7 @@ def begin_checkpoint(folder: Path) -> None:
 
 
 def finish_checkpoint(folder: Path) -> None:
-    """Take the mark away: all files are there."""
+    """Say that a checkpoint is whole: delete the file of `begin_checkpoint`."""
     (folder / _UNFINISHED).unlink(missing_ok=True)
 
 

@@ -1,32 +1,27 @@
-"""Options of the training scripts for their data, and how the data are loaded and held out."""
+"""Options of the training scripts for texts, pairs and documents, and how these are loaded."""
 
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, load_from_disk
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
 from st_xlret.columns import Role
-from st_xlret.data import load_documents, load_pairs, load_retrieval
+from st_xlret.data import load_documents, load_pairs
 from st_xlret.data.dictionaries import read_dictionary
-from st_xlret.data.held_out import hold_out_pairs, hold_out_questions
+from st_xlret.data.held_out import hold_out_pairs
 from st_xlret.data.kept import Counts
 from st_xlret.data.pair_files import has_languages_in_name
-from st_xlret.data.reading import DataError
 from st_xlret.data.rows import by_language
 from st_xlret.data.sources import source_files
 from st_xlret.data.word_samples import build_word_samples
 from st_xlret.data.words import read_stop_words, stop_words
-from st_xlret.evaluation import LAReQAEvaluator, TatoebaEvaluator
+from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.languages import check_languages, languages_in_name, match_language
 from st_xlret.options import option
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.output_folder import make_folder
-from st_xlret.training.questions import mine_negatives, question_evaluator, without_test_questions
 from st_xlret.training.texts import text_and_language_columns
 
 logger = logging.getLogger(__name__)
@@ -195,51 +190,6 @@ class WordOptions(PairOptions):
         return lists
 
 
-@dataclass
-class AnswerOptions(TextOptions):
-    """Questions with passages to train on."""
-
-    retrieval: list[str] = option(
-        [],
-        'BEIR folders (training split), or JSON lines "query", "positive" ("negatives", "title", '
-        '"answers", ...).',
-    )
-    context: bool = option(
-        False,
-        "Put its passage after each sentence that may answer, as evaluate --context does.",
-    )
-
-    def load_answers(
-        self,
-        args: ScriptArguments,
-        language: str,
-        negatives: int,
-        evaluated: int,
-    ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
-        """As many questions as are read, with sentences that answer and others.
-
-        And an evaluator of held-out ones.
-        """
-        if not self.retrieval or not negatives:
-            return None, None
-        questions = load_retrieval(
-            self.retrieval,
-            positives="sentence",
-            negatives=negatives,
-            titles=False,
-            context=self.context,
-            language=language,
-            languages=[*self.languages, language] if self.languages else None,
-            exclude=self.exclude,
-            skip_bad_lines=self.skip_bad_lines,
-        )
-        rest, held_out = hold_out_questions(questions, evaluated, seed=args.seed)
-        log_held_out("questions", questions, rest, held_out)
-        count = min(len(rest), rows_of_run(args) or len(rest))
-        drawn = rest.shuffle(seed=args.seed).select(range(count))
-        return (drawn if count else None), question_evaluator(held_out)
-
-
 def log_held_out(what: str, everything: Dataset, rest: Dataset, held_out: Dataset) -> None:
     """Say how many rows are not trained on, and why."""
     sharing = len(everything) - len(rest) - len(held_out)
@@ -252,113 +202,6 @@ def log_held_out(what: str, everything: Dataset, rest: Dataset, held_out: Datase
         len(held_out),
         sharing,
     )
-
-
-def rows_of_run(args: ScriptArguments) -> int | None:
-    """How many rows a run reads; None where it counts epochs."""
-    rows_of_step = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-    rows = args.max_steps * rows_of_step
-    return rows if rows > 0 else None
-
-
-@dataclass
-class QuestionOptions(AnswerOptions):
-    """Questions with passages to train on, and a test set."""
-
-    positives: str = option(
-        "passage",
-        "What a question is to find; sentence: that with the answer.",
-        ("passage", "sentence"),
-    )
-    hard_negatives: int = option(
-        0,
-        "Hard negatives per question: of the files, of its passage (--positives sentence), or "
-        "mined by --model.",
-    )
-    test: str | None = option(
-        None,
-        "XQuAD-R to measure the finished model on; its questions are not trained on.",
-    )
-    evaluation_questions: int = option(
-        1000,
-        "Questions to hold out, at most a tenth: they measure as pairs do.",
-    )
-
-    def load_questions(
-        self,
-        model: str | None,
-        args: ScriptArguments,
-        *,
-        languages: list[str] | None = None,
-    ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
-        """Questions without those of the test, and an evaluator.
-
-        `model` mines negatives where the files hold none.
-        """
-        questions = self._read_questions(languages)
-        if self.test:
-            questions = without_test_questions(questions, self.test)
-        rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)
-        log_held_out("questions", questions, rest, held_out)
-        if self.hard_negatives and "negative_1" not in rest.column_names:
-            rest = self._with_mined_negatives(rest, model, args)
-        return rest, question_evaluator(held_out)
-
-    def _read_questions(self, languages: list[str] | None) -> Dataset:
-        """The questions, with the negatives of the files where each of these has some."""
-        questions = self._load(languages)
-        if not self.hard_negatives:
-            return questions
-        counts = Counts()
-        with suppress(DataError):  # no question has a negative
-            harder = self._load(languages, negatives=self.hard_negatives, counts=counts)
-            # A source without negatives would lose all its questions.
-            if all(counts[source, "examples"] for source, _ in counts):
-                return harder
-        return questions
-
-    def _load(
-        self,
-        languages: list[str] | None,
-        *,
-        negatives: int = 0,
-        counts: Counts | None = None,
-    ) -> Dataset:
-        return load_retrieval(
-            self.retrieval,
-            negatives=negatives,
-            positives=self.positives,  # type: ignore[arg-type]
-            context=self.context,
-            titles=self.positives == "passage",
-            languages=languages or None,
-            exclude=self.exclude,
-            skip_bad_lines=self.skip_bad_lines,
-            counts=counts,
-        )
-
-    def _with_mined_negatives(
-        self,
-        questions: Dataset,
-        model: str | None,
-        args: ScriptArguments,
-    ) -> Dataset:
-        """Questions with negatives that the model finds, kept for a resumed run."""
-        if model is None:
-            raise ValueError(
-                f"--hard_negatives {self.hard_negatives}: no file has any, and there is no --model"
-            )
-
-        def mine(folder: Path) -> None:
-            mined = mine_negatives(questions, model, self.hard_negatives)
-            mined.save_to_disk(str(folder))  # older versions of fsspec refuse a Path
-
-        return load_from_disk(make_folder(args, "negatives", mine, keep=args.resume))
-
-    def lareqa_evaluator(self) -> LAReQAEvaluator | None:
-        """The evaluator of `test`."""
-        if not self.test:
-            return None
-        return LAReQAEvaluator.from_directory(self.test, context=self.context)
 
 
 def data_entries(**datasets: Dataset | None) -> dict[str, Any]:

@@ -210,7 +210,7 @@ class LossStateCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Mark a checkpoint of a script before it is written."""
+        """Begin a checkpoint of a script, before it is written."""
         if self.options and control.should_save and args.should_save:
             begin_checkpoint(checkpoint_folder(args, state))
 

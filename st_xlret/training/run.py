@@ -166,6 +166,11 @@ class Run:
         )
 
     def _train_or_exit(self, trainer: CrossLingualTrainer, checkpoint: Path | None) -> None:
+        """Train, or exit with the checkpoint to go on from.
+
+        A `FloatingPointError` is the Trainer's, of a loss or weight that is not finite; an
+        `OSError` mostly a full disk.
+        """
         set_seed(self.args.seed)  # the score before training leaves no trace in it
         try:
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

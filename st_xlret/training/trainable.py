@@ -1,9 +1,7 @@
-"""What of an encoder is trained, and how its layers compute meanwhile."""
+"""What of an encoder is trained, and in which number format."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -113,49 +111,6 @@ def _has_weights_of_folder(model: SentenceTransformer, transformer: PreTrainedMo
     except (OSError, ValueError):
         return False
     return has_weights(transformer, saved.state_dict())
-
-
-@contextmanager
-def changed_dropout(model: nn.Module, dropout: float | None) -> Iterator[None]:
-    """A context in which the layers of an encoder have another dropout; None changes nothing."""
-    before = []
-    if dropout is not None:
-        for module in model.modules():
-            for name in _dropout_names(module):
-                before.append((module, name, getattr(module, name)))
-                setattr(module, name, dropout)
-    try:
-        yield
-    finally:
-        for module, name, share in before:
-            setattr(module, name, share)
-
-
-def _dropout_names(module: nn.Module) -> list[str]:
-    """The attributes of a module that are the share that it drops."""
-    names = []
-    for name, value in vars(module).items():
-        # Attention has its dropout as a number.
-        says_dropout = "dropout" in name and not isinstance(module, nn.Dropout)
-        is_share_of_layer = name == "p" and isinstance(module, nn.Dropout)
-        if (says_dropout or is_share_of_layer) and type(value) in (int, float):
-            names.append(name)
-    return names
-
-
-@contextmanager
-def changed_attention(model: nn.Module, attention: str | None) -> Iterator[None]:
-    """A context in which an encoder has another of the host's attentions; None changes nothing."""
-    before: list[tuple[PreTrainedModel, Any]] = []
-    if attention is not None:
-        for transformer in outermost_transformers(model):
-            before.append((transformer, transformer.config._attn_implementation))
-            transformer.set_attn_implementation(attention)
-    try:
-        yield
-    finally:
-        for transformer, implementation in before:
-            transformer.set_attn_implementation(implementation)
 
 
 def copy_trainable_weights(model: nn.Module) -> dict[str, Tensor]:

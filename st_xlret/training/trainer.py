@@ -39,6 +39,7 @@ from st_xlret.precision import padding_options
 from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
 from st_xlret.training.host_arguments import check_host_arguments
+from st_xlret.training.layers import changed_attention, changed_dropout
 from st_xlret.training.needs import (
     build_losses,
     check_names,
@@ -126,6 +127,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._loss_values: dict[str, list[float]] = {}
         adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
+        self._original: dict[str, Tensor] = {}
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
         super().__init__(
             model,
@@ -303,10 +305,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """Set what of an encoder is trained and how its layers compute, until the training ends."""
         args = self.args
         take_back = self._take_back
-        take_back.enter_context(trainable.changed_dropout(model, args.dropout))
+        take_back.enter_context(changed_dropout(model, args.dropout))
         if args.bf16 and args.device.type == "cpu":
             # There, the backward pass of PyTorch's fused attention is slow.
-            take_back.enter_context(trainable.changed_attention(model, "eager"))
+            take_back.enter_context(changed_attention(model, "eager"))
         trainable.train_in_fp32([model, *self.loss_state.all_losses.values()])
         for weight in model.parameters():
             take_back.callback(weight.requires_grad_, weight.requires_grad)
@@ -321,9 +323,13 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             trainable.check_adapters_match_folder(model)
 
     def remember_start(self, model: SentenceTransformer) -> None:
-        """Keep the weights of before the training, where a part of them stays."""
+        """Keep what a training begins with; `go_back_to_start` reads the weights.
+
+        The weights, where `keep_trained` leaves a part of them. Then `loss_state` refuses to resume
+        from other ones. Their fingerprint goes into its checkpoints, where somebody compares it.
+        """
         args = self.args
-        self._original: dict[str, Tensor] = {}
+        self._original = {}
         if args.keep_trained < 1:
             self._original = trainable.copy_trainable_weights(model)
             self.loss_state.keeps_start = True

@@ -9,7 +9,7 @@ from st_xlret.evaluation.published import (
     published_rows,
     results_table,
 )
-from st_xlret.evaluation.results import result_report
+from st_xlret.evaluation.results import result_text
 
 OF_PROGRAMS = {"xnli": 15, "paws-x": 7}
 """Benchmark of `evaluation/xtreme.py` to its number of languages."""
@@ -116,7 +116,7 @@ def report(benchmark: str, languages: str, **protocol: str) -> str:
     for code in languages.split():
         scores[code] = dict.fromkeys(BENCHMARKS[benchmark].published_metrics, 0.5)
     result = BenchmarkResult(benchmark, scores, macro_average(scores), protocol)
-    return result_report(result, "runs/tiny")
+    return result_text(result, "runs/tiny")
 
 
 def marked(printed: str) -> set[str]:

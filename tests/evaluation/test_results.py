@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sentence_transformers import SentenceTransformer
 
-from st_xlret.evaluation import BenchmarkResult, RetrievalEvaluator, macro_average, result_report
+from st_xlret.evaluation import BenchmarkResult, RetrievalEvaluator, macro_average, result_text
 from st_xlret.evaluation.results import write_comparison
 from tests.data.files import write_jsonl, write_text
 
@@ -32,7 +32,7 @@ def test_a_language_that_lacks_a_metric_has_a_dash_there() -> None:
         "th": {"mrr_at_10": 0.3},
     }
     result = BenchmarkResult("retrieval", scores, macro_average(scores))
-    table = columns_of(result_report(result, "model"), "language")
+    table = columns_of(result_text(result, "model"), "language")
     assert list(table) == ["en", "sw", "th", "average"]
     assert list(table["en"]) == ["language", "success_at_10", "mrr_at_10", "recall_at_10"]
     assert [row["mrr_at_10"] for row in table.values()] == ["10.0", "20.0", "30.0", "20.0"]
@@ -64,7 +64,7 @@ def test_every_figure_of_a_natural_pool_is_under_its_name(
     natural_pool: Path, static_model: SentenceTransformer
 ) -> None:
     result = RetrievalEvaluator.from_directory(natural_pool).evaluate(static_model)
-    table = columns_of(result_report(result, "model"), "language")
+    table = columns_of(result_text(result, "model"), "language")
     metrics = {metric for values in result.scores.values() for metric in values}
     assert "recall_at_10_other_languages" not in result.scores["fr"]
     for code, values in [*result.scores.items(), ("average", result.average)]:

@@ -144,9 +144,9 @@ def test_a_mapped_array_is_told_by_what_it_holds(name: str, tmp_path: Path) -> N
     """Through a link, too; other vectors that are saved under its name are not mapped."""
     (tmp_path / "linked.npy").symlink_to(tmp_path / "new.npy")
     apply_calibration(CALIBRATION, numpy(tmp_path), str(tmp_path / "new.npy"))
-    assert str(open_store(tmp_path / name).mark).startswith(CALIBRATION.fingerprint)
+    assert str(open_store(tmp_path / name).origin).startswith(CALIBRATION.fingerprint)
     np.save(tmp_path / name, VECTORS)
-    assert open_store(tmp_path / name).mark is None
+    assert open_store(tmp_path / name).origin is None
 
 
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-from st_xlret.stores.base import Mark
+from st_xlret.stores.base import Origin
 from st_xlret.stores.left_out import LeftOut, Reason, counts_in_words
 
 
@@ -19,5 +19,5 @@ def test_labels_that_are_no_codes_are_counted_under_the_first_one() -> None:
 
 
 def test_a_mark_is_read_as_it_is_written() -> None:
-    mark = Mark("0123abcd", "all of them")
-    assert Mark.parse(str(mark)) == mark
+    origin = Origin("0123abcd", "all of them")
+    assert Origin.parse(str(origin)) == origin

@@ -332,7 +332,7 @@ def test_a_new_named_vector_of_qdrant_is_stored_like_the_old_one(
     store.client.update_collection = update = Mock(wraps=store.client.update_collection)
     apply_calibration(fitted(store), store, "mapped")
     assert update.call_args.kwargs["vectors_config"]["mapped"].on_disk
-    assert "metadata" in update.call_args_list[0].kwargs, "the mark is there before the vector is"
+    assert "metadata" in update.call_args_list[0].kwargs, "the origin is there before the vector is"
     apply_calibration(fitted(store), store, "second")
     assert store.client.get_collection("docs").config.metadata["st_xlret"].keys() == {
         "mapped",

@@ -9,8 +9,8 @@ import pytest
 from datasets import Dataset
 
 from st_xlret.data import DataError
-from st_xlret.training.data import AnswerOptions, PairOptions, QuestionOptions
-from st_xlret.training.questions import question_evaluator
+from st_xlret.training.data import PairOptions
+from st_xlret.training.questions import AnswerOptions, QuestionOptions, question_evaluator
 from st_xlret.training.teacher import distillation_data
 from tests import tiny
 from tests.data.files import multilingual_pool, write_jsonl
@@ -44,7 +44,7 @@ def load(
     **options: Any,
 ) -> tuple[Dataset, Any]:
     args: Any = SimpleNamespace(seed=0, output_dir=str(source.parent), resume=resume)
-    return QuestionOptions(retrieval=[str(source)], **options).load_questions(model, args)
+    return QuestionOptions(retrieval=[str(source)], **options).questions_and_evaluator(model, args)
 
 
 # Questions

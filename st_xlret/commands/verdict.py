@@ -47,7 +47,7 @@ def advised_command(
 ) -> str:
     """The command that the verdict leads to; `stored` are the vectors that are calibrated."""
     sources = [texts] if stored is None else [texts, stored]
-    steps, strength = comparison.advised()
+    steps, strength = comparison.best_or_own()
     if (steps, strength) == (comparison.steps, comparison.strength) and strength:
         return f"nothing more to run, {options.output} is calibrated like this"
     if strength:
@@ -69,7 +69,7 @@ def advised_command(
     return command_in_words("calibrate", *sources, options, **asked)
 
 
-def print_report(comparison: Comparison, command: str, *, details: bool) -> None:
+def print_verdict(comparison: Comparison, command: str, *, details: bool) -> None:
     """Print the verdict, the command for it and the table; with details further tables."""
     print(f"\nVerdict: {comparison.verdict()}\nCommand: {command}")
     print(f"\n{comparison.explained_table()}\n")
@@ -89,7 +89,7 @@ def print_result(
 
     if comparison is not None:
         command = advised_command(comparison, options, texts, stored)
-        print_report(comparison, command, details=options.details)
+        print_verdict(comparison, command, details=options.details)
         return
     panel = ", ".join(code for code in panel_paragraphs() if code not in languages)
     print(
