@@ -74,9 +74,6 @@ class Arguments:
         "Field that versions of a text share: one result a group, in the query's language if there "
         "is one.",
     )
-    prefer_language: str | None = option(
-        None, "With --group_field: the language to show instead of the query's."
-    )
     host: str = option("127.0.0.1", "Address of the page; 0.0.0.0 opens it to the network.")
     port: int = option(7860, "Port of the page.")
     device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
@@ -86,10 +83,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret search") -> None:
     """Run the command `search`."""
     words = name_leading_words(arguments, "vectors")
     (options,) = parse([Arguments], words, description=__doc__, prog=prog)
-    needed = ["vectors"]
-    if options.prefer_language:
-        needed.append("group_field")
-    check_options(options, *needed)
+    check_options(options, "vectors")
     check_range(1, top_k=options.top_k)
     pools = [SearchPool(options.vectors, options, options.map)]
     if options.compare is not None:
@@ -279,7 +273,7 @@ class SearchPool:
 
     def _languages_to_show(self, queries: Sequence[str], present: Sequence[str]) -> list[list[str]]:
         """For each query, the languages present in which groups are shown, most often one."""
-        wanted = self.options.prefer_language or self.options.language
+        wanted = self.options.language
         lacking = ""
         if wanted is not None:
             shown = _same_languages(check_language(wanted), present)

@@ -24,8 +24,8 @@ from st_xlret.encoding import (
     role_prompt,
     task_languages,
 )
-from st_xlret.evaluation.score_log import append_row, choose_log_file
-from st_xlret.files import PathLike
+from st_xlret.evaluation.score_log import append_row
+from st_xlret.files import PathLike, check_output_file
 from st_xlret.languages import language_form
 from st_xlret.modules import CalibrationLayer
 from st_xlret.precision import resolve_precision
@@ -344,13 +344,13 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     ) -> dict[str, float]:
         """Evaluate and return the metrics, as Sentence Transformers calls it.
 
-        The CSV file has all of them. One that somebody has edited stays as it is, and a new one is
-        written beside it.
+        The CSV file has all of them. Where there is one with other columns, a new one is written
+        beside it.
         """
         file = None
         if output_path is not None:
             name = (self.name or self.benchmark).replace("-", "_")
-            file = choose_log_file(Path(output_path, f"{name}_evaluation_results.csv"))
+            file = check_output_file(Path(output_path, f"{name}_evaluation_results.csv"))
         result = self.evaluate(model)
         averages = {f"average_{metric}": value for metric, value in result.average.items()}
         of_languages = {}

@@ -40,7 +40,6 @@ class PublishedRow:
     metric: str = "accuracy"
     setting: str = ""
     measured_as: Mapping[str, str] = field(default_factory=dict)
-    ablation: bool = False
 
     @property
     def place(self) -> str:
@@ -72,9 +71,7 @@ class PublishedRow:
         return {name: value for name, value in measured if protocol.get(name, value) != value}
 
 
-def published_rows(
-    benchmark: str, *, metric: str | None = None, ablations: bool = False
-) -> list[PublishedRow]:
+def published_rows(benchmark: str, *, metric: str | None = None) -> list[PublishedRow]:
     """The published rows of a benchmark, in the order of the papers' tables.
 
     By default they are of every metric.
@@ -85,8 +82,6 @@ def published_rows(
     for table in tables.get(benchmark, []):
         of_table = table.get("metric", "accuracy")
         if metric not in (None, of_table):
-            continue
-        if table.get("ablation") and not ablations:
             continue
         origin = {name: value for name, value in table.items() if name not in ("rows", "note")}
         rows += [PublishedRow(**row, **origin) for row in table["rows"]]

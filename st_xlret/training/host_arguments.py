@@ -1,9 +1,6 @@
 """Arguments of the host that batches and schedules of this package do not obey: refused by name."""
 
-import torch
 from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import get_scheduler
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 from st_xlret.training.arguments import CrossLingualTrainingArguments
@@ -35,11 +32,6 @@ def check_host_arguments(
         raise ValueError(
             f"train_sampling_strategy {args.train_sampling_strategy}: rows come as a loss draws "
             "them; give it batches=LengthGroupedBatches(tokenizer), or a batch_sampler"
-        )
-    if args.lr_drops and not has_rate_by_step(args):
-        raise ValueError(
-            f"lr_drops: the schedule of lr_scheduler_type {args.lr_scheduler_type} is no function "
-            "of the step; take another, such as 'linear', or no lr_drops"
         )
 
 
@@ -84,17 +76,3 @@ def check_of_several_data_sets(
             "multi_dataset_batch_sampler round_robin gives processes batches of different data "
             "sets, and losses that gather rows would wait forever; leave it out, or take joint"
         )
-
-
-def has_rate_by_step(args: CrossLingualTrainingArguments) -> bool:
-    """Whether the host's schedule is a function of the step, whose values can be divided."""
-    options = args.lr_scheduler_kwargs
-    weight = torch.nn.Parameter(torch.zeros(1))
-    schedule = get_scheduler(
-        args.lr_scheduler_type,
-        optimizer=torch.optim.SGD([weight], lr=1.0),
-        num_warmup_steps=1,
-        num_training_steps=2,
-        scheduler_specific_kwargs=dict(options) if isinstance(options, dict) else {},
-    )
-    return isinstance(schedule, LambdaLR)

@@ -16,6 +16,8 @@ from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.options import option
 from st_xlret.training.data import PairOptions
 
+_DOCUMENTS = 1500  # of each language, at most, to rank
+_QUERIES = 300  # of each language, at most, to learn from
 _MOST_TIMES = 5  # that a question which was asked stands among those of others
 _KEPT_MEAN = 0.2  # less than a search by the map alone keeps: the student then finds more
 
@@ -89,10 +91,6 @@ class QueryOptions:
     languages: list[str] = option(
         [], "Languages of documents, or of both sides of pairs, to keep. Default: all."
     )
-    documents_per_language: int = option(
-        1500, "Texts of the documents to rank, of each language, at most."
-    )
-    queries_per_language: int = option(300, "Queries of each language to learn from, at most.")
     pairs_per_language: int | None = option(
         None, "Translations of each language pair to learn from, at most."
     )
@@ -118,7 +116,7 @@ class QueryOptions:
         drawn = sample_texts(
             self.documents,
             languages=self.languages,
-            texts_per_language=self.documents_per_language,
+            texts_per_language=_DOCUMENTS,
             min_texts=MIN_TEXTS,
             min_languages=1,
             unit=cast("Unit", self.unit),  # one of its choices
@@ -135,7 +133,7 @@ class QueryOptions:
         drawn = sample_texts(
             self.documents,
             languages=self.languages,
-            texts_per_language=self.queries_per_language,
+            texts_per_language=_QUERIES,
             min_languages=1,
             unit="sentence",
             seed=seed,
@@ -145,9 +143,7 @@ class QueryOptions:
     def _load_questions(self, sources: list[str], seed: int) -> dict[str, list[str]]:
         if not sources:
             return {}
-        return sample_queries(
-            sources, None, texts_per_language=self.queries_per_language, seed=seed
-        )
+        return sample_queries(sources, None, texts_per_language=_QUERIES, seed=seed)
 
 
 def calibrated_queries(

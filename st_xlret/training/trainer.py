@@ -18,6 +18,7 @@ from sentence_transformers import (
 )
 from sentence_transformers.base import sampler
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
 from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
@@ -388,6 +389,11 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         is_new = self.lr_scheduler is None
         schedule: Any = super().create_scheduler(num_training_steps, optimizer)
         if is_new and self.args.lr_drops:
+            if not isinstance(schedule, LambdaLR):
+                raise ValueError(
+                    f"lr_drops: the schedule of lr_scheduler_type {self.args.lr_scheduler_type} is "
+                    "no function of the step; take another, such as 'linear', or no lr_drops"
+                )
             drops = [num_training_steps * share for share in self.args.lr_drops]
             # The host has one function of the step for all groups of weights.
             rate = schedule.lr_lambdas[0]

@@ -217,15 +217,9 @@ def test_a_group_is_one_result_in_the_querys_language(
         assert scores[0] == pytest.approx(1, abs=1e-3)
     groups = {result["id"]: result["group"] for result in results}
     assert groups == {"2": "1", "6": "2", "4": None, "7": "4", "5": "3"}
-    ((preferred,),) = search(
-        *options, "--prefer_language", "fra", "--language", "en", "--top_k", "1"
-    )
-    assert (preferred["id"], preferred["text"]) == ("2", "soleil")
     capsys.readouterr()
     main(["search", *options, "--language", "fr", "--top_k", "1"])
     assert "soleil  [2, 1]" in capsys.readouterr().out, "the page beside the key"
-    with pytest.raises(SystemExit, match="--group_field"):
-        search(*options[:-2], "--prefer_language", "fr")
     with pytest.raises(SystemExit, match="'pagina'.*'page'"):
         search(*options[:-1], "pagina")
 
@@ -245,7 +239,7 @@ def test_a_row_without_a_group_is_a_result(
     assert [result["id"] for result in search(*options)[0]] == ["0", "2", "3"], "in no language"
     pq.write_table(table.append_column("language", [["en", "fr-*", None, "en"]]), file)
     with pytest.warns(UserWarning, match=r"in fr: .*fr-\*"):  # which is no code
-        assert [result["id"] for result in search(*options, "--prefer_language", "fr")[0]] == [
+        assert [result["id"] for result in search(*options, "--language", "fr")[0]] == [
             "0",
             "2",
             "3",

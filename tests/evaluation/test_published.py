@@ -24,7 +24,7 @@ MISPRINTS = [
 
 
 def rows_of(benchmark: str) -> list[PublishedRow]:
-    rows = published_rows(benchmark, ablations=True)
+    rows = published_rows(benchmark)
     assert rows
     return rows
 
@@ -50,7 +50,7 @@ def test_rows_are_fractions_of_the_languages_of_the_benchmark(benchmark: str) ->
     for row in rows_of(benchmark):
         for value in [*row.scores.values(), *row.average.values()]:
             assert 0 < value < 1
-        if not row.ablation and not benchmark.startswith("tatoeba"):
+        if not benchmark.startswith("tatoeba"):
             assert len(row.scores) in (0, 9, languages)
 
 
@@ -65,13 +65,6 @@ def test_printed_averages_are_the_means_of_their_rows(benchmark: str) -> None:
         assert mean == pytest.approx(average, abs=0.0012)
         checked += 1
     assert checked
-
-
-def test_ablations_are_rows_by_option() -> None:
-    every = published_rows("mrtydi", ablations=True)
-    without = published_rows("mrtydi")
-    assert [row for row in every if not row.ablation] == without
-    assert len(every) > len(without)
 
 
 def tatoeba_result() -> BenchmarkResult:

@@ -21,15 +21,6 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"accelerator_config": {"dispatch_batches": True}}, 2, "dispatch_batches"),
     ({"joint": True, "multi_dataset_batch_sampler": "round_robin"}, 1, "with joint"),
     ({"multi_dataset_batch_sampler": "round_robin"}, 2, "round_robin"),
-    (
-        {
-            "lr_drops": [0.5],
-            "lr_scheduler_type": "reduce_lr_on_plateau",
-            "eval_strategy": "epoch",
-        },
-        1,
-        "lr_scheduler_type",
-    ),
 ]
 
 
@@ -51,6 +42,15 @@ def test_what_batches_and_schedules_do_not_obey_is_refused_by_name(
     monkeypatch.setattr(CrossLingualTrainingArguments, "world_size", processes)
     with pytest.raises(ValueError, match=said):
         make_trainer(args)
+
+
+def test_drops_are_refused_of_a_schedule_that_is_no_function_of_the_step(tmp_path: Path) -> None:
+    schedule = {"lr_scheduler_type": "reduce_lr_on_plateau", "eval_strategy": "epoch"}
+    trainer = make_trainer(
+        arguments(tmp_path, lr_drops=[0.5], **schedule), eval_dataset=tiny.pairs(4)
+    )
+    with pytest.raises(ValueError, match="lr_scheduler_type"):
+        trainer.create_optimizer_and_scheduler(4)
 
 
 @pytest.mark.parametrize("schedule", ["linear", "constant", "cosine", "polynomial"])
