@@ -151,7 +151,7 @@ def file_beside(output: PathLike, ending: str, *, own: str = ".json") -> Path:
 
 
 def _problem_with_folder(target: Path, overwrite: bool, inputs: Iterable[object]) -> str | None:
-    """Why nothing can be written to a folder, if so."""
+    """Why nothing can be written to a folder, in words; None if it can."""
     is_lost_link = target.is_symlink() and not target.exists()
     if is_lost_link or (target.exists() and not target.is_dir()):
         return "is no folder: give another path"
@@ -169,7 +169,7 @@ def _problem_with_folder(target: Path, overwrite: bool, inputs: Iterable[object]
 
 
 def _problem_with_file(target: Path, ours: str | None, inputs: Iterable[object]) -> str | None:
-    """Why a file cannot be written, if so."""
+    """Why a file cannot be written, in words; None if it can."""
     if target.is_symlink() or (target.exists() and not target.is_file()):
         return "is no regular file, but a folder, a device, a pipe or a loop of links"
     for source in _existing_paths(inputs):

@@ -43,7 +43,7 @@ def files_below(folder: Path) -> _FilesBelow:
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:
-    """The columns that the names of folders are, such as `language=fr`; null for Hive's null."""
+    """The columns that the names of folders are, such as `language=fr`; None for Hive's null."""
     columns = {}
     for part in file.parts[:-1]:
         name, equals, value = part.partition("=")

@@ -25,7 +25,7 @@ def mark_file(file: Path, writer: str, content: Path) -> None:
 
 
 def writer_of(file: Path) -> str | None:
-    """Who wrote this file, if nobody has changed it since."""
+    """Who wrote this file; None if it has no mark, or was changed since."""
     writer, marked = _read(_mark_of_file(file))
     is_as_written = file.name in marked and marked[file.name] == _digest(file)
     return writer if is_as_written else None
@@ -37,7 +37,7 @@ def mark_folder(folder: Path) -> None:
 
 
 def find_unmarked(folder: Path) -> str | None:
-    """Why a folder is not ours, in words: it has no mark, or a file that the mark does not name."""
+    """Why a folder is not ours, in words; None if its mark names all that it holds."""
     marked = read_mark(folder / FOLDER_MARK)
     if not marked:
         return f"it has no {FOLDER_MARK}, which names the files of a model or map that we wrote"
@@ -61,7 +61,7 @@ def is_same(file: Path, digest: str | None) -> bool:
 
 
 def _read(mark: Path) -> tuple[str | None, _Digests]:
-    """The writer and the digests in a mark."""
+    """The writer and the digests in a mark; None and no digests where it cannot be read."""
     try:
         content = json.loads(mark.read_text(encoding="utf-8"))
         return content["written_by"], dict(content["files"])
@@ -93,6 +93,7 @@ def _digest(file: Path) -> str:
 
 
 def _write_mark(mark: Path, writer: str, files: _Digests) -> None:
+    """Write a mark, whole or not at all."""
     text = json.dumps({"written_by": writer, "files": files}, indent=2, ensure_ascii=False)
     new = mark.with_name(f"{mark.name}-tmp")  # a link under the name of the mark is replaced
     new.write_text(f"{text}\n", encoding="utf-8")

@@ -61,6 +61,7 @@ def read_option_file(file: str) -> list[FileOption]:
 
 
 def _compose(file: str) -> yaml.Node | None:
+    """The nodes of a YAML file, whose values are texts still; None of an empty one."""
     try:
         text = Path(file).expanduser().read_text(encoding="utf-8-sig")
         return yaml.compose(text, Loader=yaml.SafeLoader)
@@ -73,6 +74,7 @@ def _compose(file: str) -> yaml.Node | None:
 
 
 def _value_of(node: yaml.Node) -> str | list[str] | None:
+    """A value as the command line takes it: a text, several, a mapping in JSON; None for null."""
     if isinstance(node, yaml.MappingNode):
         return json.dumps(_as_json(node), ensure_ascii=False)
     if isinstance(node, yaml.SequenceNode):
@@ -106,6 +108,7 @@ def _as_json(node: yaml.Node) -> Any:
 
 
 def _constant_or_text(text: str) -> Any:
+    """What an unquoted text in a mapping is, as JSON has it: null, a truth, a number, or itself."""
     word = text.lower()
     if word in _NULL:
         return None

@@ -249,7 +249,7 @@ def _check_values(group: Any) -> None:
 
 
 def _problem_of(name: str, value: Any) -> str | None:
-    """What is wrong with a value, if anything is."""
+    """What is wrong with a value, in words; None if nothing is."""
     if value == "" and not _IS_TEXT.fullmatch(name):
         return " is empty"  # as a path, it would be the working folder
     if type(value) is int and value < 0 and name not in _SIGNED:

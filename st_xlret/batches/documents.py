@@ -55,6 +55,7 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
 
 
 def _rows_with_text(table: pa.Table) -> np.ndarray:
+    """The numbers of the rows in which no text column is empty, ascending."""
     has_text = np.ones(len(table), dtype=bool)
     for name in Declared(table.column_names).of("text"):
         is_filled = pc.greater(pc.binary_length(table[name]), 0).fill_null(False)

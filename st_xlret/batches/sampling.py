@@ -193,7 +193,7 @@ class ShuffledRows:
         self.waiting = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> np.ndarray:
-        """The next rows."""
+        """The next rows; a new order of all begins where one ends, so that no row is left out."""
         while len(self.waiting) < count:
             order = self.generator.permutation(len(self.rows))
             self.waiting = np.append(self.waiting, order)

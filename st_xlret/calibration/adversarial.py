@@ -75,6 +75,7 @@ class _Game:
         self._make_more_orthogonal()
 
     def _discriminator_loss(self, matrix: Tensor, labels: Tensor) -> Tensor:
+        """The loss on a batch of each side; it draws batches and dropout from `generator`."""
         of_source = self._draw_batch(self.source) @ matrix.T
         rows = torch.cat([of_source, self._draw_batch(self.target)])
         # Dropout by hand: nn.Dropout would draw from PyTorch's global random state.

@@ -345,6 +345,7 @@ class _RotationSearch:
         return rotation_agreement(of_first, of_second)
 
     def _checked(self, path: Sequence[_Candidate], agreement: float) -> list[_Candidate]:
+        """The same candidates, with what the halves agree in, and whether each is trusted."""
         least = self.least_criterion()
         checked = []
         for each in path:
@@ -354,7 +355,10 @@ class _RotationSearch:
 
 
 def _best_candidate(identity: _Candidate, candidates: Sequence[_Candidate]) -> tuple[Tensor, str]:
-    """The rotation with the highest criterion of those that are trusted, and a line about it."""
+    """The W (d, d) of the highest criterion that is trusted, and a line about it.
+
+    The identity always is, so there is one.
+    """
     ranked = sorted([identity, *candidates], key=lambda each: each.criterion, reverse=True)
     best = next(each for each in ranked if each.trusted)
     words = [str(best)]
@@ -386,7 +390,7 @@ def _refined_rotations(rotation: Tensor, texts: _Sides) -> Iterator[Tensor]:
 
 
 def _draw_and_hold_out(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw unit-length rows to fit on, and rows to hold out, with a seed."""
+    """Rows (n, d) of unit length to fit on, and others to hold out; it draws from the generator."""
     order = torch.randperm(len(rows), generator=generator)[:MAX_TEXTS]
     held = max(1, int(HELD_OUT * len(order)))
     drawn = F.normalize(rows[order.to(rows.device)].float(), dim=1)

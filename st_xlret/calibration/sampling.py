@@ -321,6 +321,7 @@ def _rows_of_mapping(texts: Texts) -> Iterator[_Row]:
 
 
 def _rows_of_dataset(texts: Dataset) -> Iterator[_Row]:
+    """Language, text and document of each row; without documents, each row is one of its own."""
     names = texts.column_names
     column = next((name for name in _TEXT_COLUMNS if name in names), "text")
     documents = texts["document"] if "document" in names else range(len(texts))

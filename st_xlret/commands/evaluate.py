@@ -185,6 +185,7 @@ def _settings(options: Arguments, kind: type[BenchmarkEvaluator]) -> dict[str, A
 
 
 def _check_benchmark_reads(options: Arguments, kind: type[BenchmarkEvaluator]) -> None:
+    """Refuse options that some benchmark reads, and this one does not."""
     of_some: set[str] = set()
     for other in BENCHMARKS.values():
         of_some.update(other.options)
@@ -196,6 +197,7 @@ def _check_benchmark_reads(options: Arguments, kind: type[BenchmarkEvaluator]) -
 
 
 def _load_calibration(options: Arguments) -> CalibrationLayer | None:
+    """The layer of `--calibration`; None without the option."""
     if options.calibration is None:
         return None
     from st_xlret.calibration import VectorCalibration

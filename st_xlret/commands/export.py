@@ -110,9 +110,10 @@ def _plain_model(options: Arguments) -> SentenceTransformer:
         plain = export(model, default_language=options.default_language)
     else:
         calibration = VectorCalibration.load(options.calibration)
-        options.model = options.model or calibration.model or ""
-        check_options(options, "model")
-        model = load_model(options.model, "cpu")
+        name = options.model or calibration.model
+        if not name:
+            raise ValueError("--model is missing")
+        model = load_model(name, "cpu")
         plain = _calibrated(model, calibration, options)
     if options.dtype != "auto":
         plain.to(getattr(torch, options.dtype))
@@ -122,6 +123,10 @@ def _plain_model(options: Arguments) -> SentenceTransformer:
 def _calibrated(
     model: SentenceTransformer, calibration: VectorCalibration, options: Arguments
 ) -> SentenceTransformer:
+    """The model with the calibration built in.
+
+    A `Normalize` that it needs is appended to `model` itself.
+    """
     from sentence_transformers.base.modules import Normalize
 
     from st_xlret.hub.export import export

@@ -106,6 +106,7 @@ def _batches_of_texts(options: Arguments, bad_lines: BadLines) -> Iterator[list[
 
 
 def _texts_of_documents(options: Arguments, bad_lines: BadLines) -> Iterator[_Text]:
+    """The texts to embed, in their order; one without a label is in `UNKNOWN`."""
     from st_xlret.data import read_documents
 
     documents = read_documents(
@@ -150,7 +151,10 @@ class _Index:
             self._writer.close()
 
     def add(self, batch: Sequence[_Text]) -> None:
-        """Embed some texts and write them; those that a stopped run has embedded are read back."""
+        """Embed some texts and write them as a row group; the file is opened with the first ones.
+
+        Those that a stopped run has embedded are read back.
+        """
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter
 
@@ -198,6 +202,7 @@ class _Index:
         return self._work.vectors([self._metadata, rows], rows, embed_shard)[:]
 
     def _describe_model(self) -> VectorsMetadata:
+        """What a search has to know of the encoder, for the metadata of the index."""
         from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt
 
         name = self._options.model or ""

@@ -86,6 +86,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
 
 def _distinct_texts(source: str) -> list[str]:
+    """The texts of a source, each once, in the order in which they come first."""
     from st_xlret.data import read_documents
 
     texts: dict[str, None] = {}
@@ -106,8 +107,8 @@ def _mine(
     from st_xlret.search import mine_pairs
 
     return mine_pairs(
-        _cached_vectors(model, sources, options.source_language, options, work),
-        _cached_vectors(model, targets, options.target_language, options, work),
+        _kept_vectors(model, sources, options.source_language, options, work),
+        _kept_vectors(model, targets, options.target_language, options, work),
         k=options.k,
         margin=options.margin,
         threshold=options.threshold,
@@ -116,13 +117,14 @@ def _mine(
     )
 
 
-def _cached_vectors(
+def _kept_vectors(
     model: SentenceTransformer,
     texts: Sequence[str],
     language: str | None,
     options: Arguments,
     work: WorkFolder,
 ) -> KeptVectors:
+    """The vectors of texts, kept in the work folder for the next run of equal options."""
     from st_xlret.encoding import encode, fingerprint
 
     def embed(rows: slice) -> Any:

@@ -45,6 +45,7 @@ class Pool(Protocol):
 
 
 def _page_html(pools: Sequence[Pool], query: str) -> str:
+    """The whole page: a column of results for each pool, a colour for each language."""
     answers = []
     codes: set[str] = set()
     for pool in pools:
@@ -114,6 +115,11 @@ def make_server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
             self.wfile.write(content)
 
         def _status_and_page(self) -> tuple[HTTPStatus, str]:
+            """What to answer; the model is used by one request at a time.
+
+            Another host name is refused: so no page on the web can read answers through the
+            browser.
+            """
             asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
             if asked_host not in ("localhost", host) and not _ADDRESS.fullmatch(asked_host):
                 return HTTPStatus.FORBIDDEN, "this page does not answer for another host"

@@ -201,7 +201,7 @@ class SearchPool:
         return Origin.parse(origin).fingerprint == self.calibration.fingerprint
 
     def _identifier_of_queries(self) -> LanguageIdentifier | None:
-        """Finds the language of queries, where the model or the map needs it."""
+        """What finds the language of queries, where model or map needs it; else None."""
         from st_xlret.encoding import task_languages
 
         if self.calibration and self.calibration.languages and self.options.language is None:
@@ -341,6 +341,7 @@ def _same_languages(code: str, present: Sequence[str]) -> list[str]:
 
 
 def _print_answer(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
+    """Print the results of a query as a line of JSON, which names the pool if it is given."""
     line: dict[str, Any] = {"query": query}
     if pool is not None:
         line["vectors"] = pool.store.name
@@ -350,6 +351,7 @@ def _print_answer(query: str, results: Sequence[SearchResult], pool: SearchPool 
 
 
 def _print_lines(query: str, results: Sequence[SearchResult], pool: SearchPool | None) -> None:
+    """Print the results of a query for people."""
     title = "" if pool is None else f"  [{pool.title}]"
     print(f"\n{_printable_text(query)}{title}")
     for result in results:

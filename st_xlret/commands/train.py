@@ -64,6 +64,7 @@ def _list_of(scripts: Mapping[str, Path], option_files: Sequence[Path], folder: 
 
 
 def _load_module(file: Path) -> ModuleType:
+    """Run a file as a module, under the name of the file."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

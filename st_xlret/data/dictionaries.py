@@ -61,6 +61,7 @@ class Dictionary:
 
 
 def _folded_words(texts: Iterable[str], language: str) -> set[str]:
+    """All words of texts, folded, to look entries up in."""
     split = word_splitter(language)
     words = set()
     for text in texts:
@@ -93,6 +94,7 @@ def read_dictionary(
 
 
 def _entries_of_file(file: str, bad_lines: BadLines) -> dict[tuple[str, str], None]:
+    """The pairs of words of a file, each once, in its order; the values say nothing."""
     entries: dict[tuple[str, str], None] = {}
     for number, cells in rows_below_header(Path(file), languages_in_name(file), bad_lines):
         words = list(map(clean_text, cells if len(cells) > 1 else cells[0].split()))
@@ -107,6 +109,7 @@ def _entries_of_file(file: str, bad_lines: BadLines) -> dict[tuple[str, str], No
 
 
 def _problem_of(words: list[str]) -> str | None:
+    """Why cells are no entry, in words; None if they are one."""
     if len(words) != 2 or not all(words):
         return "expected two columns with a tab (words: a space) between them"
     if any("\ufffd" in word for word in words):

@@ -96,6 +96,7 @@ def read_records(file: Path, column: str | None, bad_lines: BadLines) -> Iterato
 
 
 def _parquet_records(file: Path) -> Iterator[tuple[int, Any]]:
+    """The rows of a table, counted from 1."""
     number = 0
     try:
         for batch in pq.ParquetFile(file).iter_batches(1_000):

@@ -124,6 +124,11 @@ def load_documents(
 
 
 def _sentence_rows(opened: "_DocumentSources", loader: Loader) -> Iterator[tuple[Any, ...]]:
+    """The rows of the table: sentence, language, number of the document from 0, and place in it.
+
+    The counts of the loader are filled on the way. Documents without a sentence left have no
+    number.
+    """
     number = 0
     counts = loader.counts
     seen: set[tuple[str, str, str]] = set()
@@ -143,6 +148,7 @@ def _sentence_rows(opened: "_DocumentSources", loader: Loader) -> Iterator[tuple
 
 
 def _refuse_scattered(document: Document, seen: set[tuple[str, str, str]]) -> None:
+    """Refuse a document whose rows began before; else add it to those seen."""
     key = (document.file, document.language, document.id)
     if key in seen:
         problem = f"document {document.id!r} has rows before: put them together, as sorting does"
@@ -248,6 +254,10 @@ class _DocumentSources:
     def _rows_of(
         self, source: str, records: Records, unit: Unit | None, bad_lines: BadLines
     ) -> Iterator[_Row]:
+        """The documents, or parts of them, of a source, with their place; bad records are counted.
+
+        Those in languages that are not wanted are left out.
+        """
         is_corpus = beir.is_corpus(Path(source))
         unit = unit or ("document" if is_corpus else "sentence")
         is_one_of_several = len(self.files) + len(self._collections) > 1

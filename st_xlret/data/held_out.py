@@ -41,7 +41,10 @@ def _count_of(rows: Sequence[int], per_language: int) -> int:
 def _hold_out_same_texts(
     pairs: Dataset, groups: list[list[int]], per_language: int, most: int
 ) -> tuple[Dataset, Dataset]:
-    """Hold out rows of each group, in its order, while `most` rows at most are not trained on."""
+    """Split into the rest and rows held out of each group, in its order.
+
+    No text is in both, so further rows are in neither: `most` rows at most are not trained on.
+    """
     rows_of_text: dict[str, set[int]] = {}
     of_row = list(zip(pairs["source"], pairs["target"], strict=True))
     for row, texts in enumerate(of_row):
@@ -102,6 +105,7 @@ def _rows_of_first(groups: Sequence[Group], order: np.ndarray, count: int) -> li
 
 
 def _rows_without_texts(dataset: Dataset, columns: list[str], texts: Sequence[str]) -> Dataset:
+    """The rows of which no column has one of these texts, in their order."""
     mapped = dataset.with_format("arrow", columns=columns)
     table = mapped[:]
     held_out = pa.array(texts, pa.string())

@@ -98,6 +98,10 @@ def _write_table(
     counts: Counts,
     needed: str,
 ) -> None:
+    """Write a table with the counts of reading it, which are complete once all rows are read.
+
+    A table without rows is refused where something is `needed`; nothing is written then.
+    """
     # Dataset.from_generator takes three times as long.
     types = {column: datasets.Value(kind) for column, kind in columns.items()}
     schema = datasets.Features(types).arrow_schema
@@ -121,6 +125,7 @@ def _write_table(
 
 
 def _read_counts(file: Path, counts: Counts) -> None:
+    """Add the counts of a table that was kept to `counts`."""
     for code, what, count in json.loads(_counts_file(file).read_text("utf-8")):
         counts[code, what] += count
 

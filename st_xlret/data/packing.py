@@ -56,6 +56,7 @@ class _Unit:
     sentences: list[str] = field(default_factory=list)
 
     def row(self) -> tuple[str, str, int, int]:
+        """A row of the new table: the text, its language, its document, and its place in that."""
         text = join_sentences(self.sentences, self.language)
         return text, self.language, self.document, self.position
 
@@ -63,6 +64,10 @@ class _Unit:
 def _packed_units(
     documents: Dataset, tokenizer: Any, limit: int
 ) -> Iterator[tuple[str, str, int, int]]:
+    """Runs of sentences of a document within the limit of tokens, as rows of the new table.
+
+    The sentences of a document have to follow each other.
+    """
     unit = _Unit()
     batches = documents.select_columns(["sentence", "language", "document"]).iter(1_000)
     for batch in tqdm(batches, desc="Packing", unit=" thousand sentences", disable=None):

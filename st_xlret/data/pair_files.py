@@ -96,6 +96,7 @@ def moses_files(file: Path) -> tuple[Path, Path] | None:
 
 
 def _code_at_the_end(file: Path) -> str | None:
+    """The language that a file is named after, as `en` of `talks.en`; None if it is none."""
     with suppress(ValueError):
         return check_language(unpacked_name(file).rpartition(".")[2])
     return None
@@ -129,6 +130,7 @@ def rows_below_header(
 
 
 def _rows_of(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
+    """The numbers and cells of the lines of a table, or of two words with a space between them."""
     if unpacked_name(file).endswith(".tsv"):
         yield from read_tabbed_table(file, bad_lines)
         return
@@ -139,6 +141,7 @@ def _rows_of(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]
 def _aligned_lines(
     source: Path, target: Path, bad_lines: BadLines
 ) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
+    """The lines of two files with the same number, undecoded."""
     # Line belongs to line: bad and blank ones keep their place.
     sides = raw_lines(source, bad_lines), raw_lines(target, bad_lines)
     for one, other in zip_longest(*sides):
@@ -161,6 +164,7 @@ def _pair_of_cells(cells: Sequence[str], languages: tuple[str, str]) -> Pair:
 
 
 def _pair_of_lines(lines: Sequence[bytes], languages: tuple[str, str]) -> Pair:
+    """The pair of two lines; a `ValueError` refuses what is no text."""
     texts = [line.decode("utf-8-sig") for line in lines]
     if any("\0" in text for text in texts):
         raise ValueError("a NUL character: no text, or UTF-16; save it as UTF-8")

@@ -112,6 +112,7 @@ class _Rows:
         self.seen: set[bytes] = set()
 
     def of_streams(self, streams: Iterable[Iterable[Pair]]) -> Iterator[Row]:
+        """The rows that are kept; every pair is counted, and scores are checked at the end."""
         for pairs in tqdm(streams, desc="Reading", unit=" files", disable=None):
             for pair in pairs:
                 self.have_scores |= pair.score is not None
@@ -163,6 +164,7 @@ class _Rows:
         return "pairs"
 
     def _is_high(self, score: float) -> bool:
+        """Whether a score is high enough; those that are not are counted."""
         lowest = _MIN_SCORE if self.min_score is None else self.min_score
         is_high = score >= lowest
         self.low_scores += not is_high
@@ -174,6 +176,7 @@ def _digest(texts: Iterable[str]) -> bytes:
 
 
 def _sample_pairs(pairs: datasets.Dataset, limit: int) -> datasets.Dataset:
+    """The pairs whose hashes are lowest, `limit` of each language pair, by language pair."""
     groups = rows_by_value(pairs, ["source_language", "target_language"])
     chosen = []
     for group in sorted(groups, key=lambda group: ">".join(group.values)):

@@ -65,6 +65,7 @@ def examples_of_file(file: Path, bad_lines: BadLines) -> Iterator[Example]:
 
 
 def _example_of_row(row: Mapping[str, Any]) -> Example:
+    """The example of a record. A `KeyError`, `TypeError` or `ValueError` says what it lacks."""
     record = with_known_names(row, _FIELDS)
     query = clean_text(record["query"])
     text = clean_text(record["positive"])
@@ -121,6 +122,10 @@ def _examples_of_question(
     judgements: Mapping[str, int],
     passages: Mapping[str, beir.BeirText],
 ) -> Iterator[Example]:
+    """An example for each relevant passage; all share the list of negatives.
+
+    Both come in the order of the judgements. Passages that are not in the corpus are left out.
+    """
     relevant = []
     negatives = []
     for name, grade in judgements.items():
@@ -165,6 +170,7 @@ def _clean_texts_by_id(
 
 
 def _clean_texts(value: Any) -> list[str]:
+    """The texts of a list, of one text or of nothing."""
     texts = [value] if isinstance(value, str) else value or []
     if not isinstance(texts, list):
         raise TypeError(f"expected a text or a list of texts, found {texts!r:.40}")

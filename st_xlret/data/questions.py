@@ -92,6 +92,7 @@ class _Opened:
 
 
 def _open(sources: PathLike | Sequence[PathLike], split: str, loader: Loader) -> _Opened:
+    """The streams of examples, which are read later, and the files that they read."""
     opened = _Opened([], [])
     paths, collections = split_sources(sources)
     if collections:
@@ -122,6 +123,7 @@ class _Rows:
     def of_sources(
         self, streams: Iterable[tuple[PathLike, Iterator[Example]]]
     ) -> Iterator[tuple[str, ...]]:
+        """The rows of the table, in the order of the sources; every example is counted."""
         for source, examples in tqdm(streams, desc="Reading", unit=" sources", disable=None):
             for example in examples:
                 row = self.row_of(example)
@@ -220,7 +222,10 @@ def _has_answer(sentence: str, answers: Iterable[str]) -> bool:
 
 
 def _answering_sentence(sentences: Sequence[str], example: Example) -> str | None:
-    """The sentence at the position of the first answer, or the first with an answer."""
+    """The sentence at the position of the first answer, or the first with an answer; else None.
+
+    None, too, where what stands at the position is not the answer.
+    """
     if example.answer_start is not None and example.answers:
         sentence = _sentence_at(sentences, example.text, example.answer_start)
         if sentence is not None:
@@ -233,7 +238,7 @@ def _answering_sentence(sentences: Sequence[str], example: Example) -> str | Non
 
 
 def _sentence_at(sentences: Sequence[str], text: str, start: int) -> str | None:
-    """The sentence in which a character of the text stands."""
+    """The sentence in which a character of the text stands; None behind all sentences."""
     # Splitting changes white space: characters are counted without it.
     position = len("".join(text[:start].split()))
     for sentence in sentences:

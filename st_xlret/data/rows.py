@@ -67,6 +67,7 @@ def by_language(pairs: Dataset, pivot: str | None = None) -> dict[str, tuple[lis
 
 
 def _most_frequent_language(pairs: Dataset) -> str | None:
+    """The language that most pairs have on a side; None without pairs."""
     # Sources come first: of two languages in equally many rows, the source is the pivot.
     counts = Counter([*pairs["source_language"], *pairs["target_language"]])
     for language, _ in counts.most_common(1):

@@ -112,6 +112,10 @@ def _files_of_folder(
     alone: Callable[[Path], bool],
     is_of_others: Callable[[Path], bool],
 ) -> set[Path]:
+    """The files of a folder that are read, and warnings of those that seem to be meant and are not.
+
+    Where none is wanted, all are, if each may stand alone.
+    """
     every, inside, log = files_below(folder)
     taken = set(filter(is_wanted, inside))
     if not taken and all(map(alone, inside)):

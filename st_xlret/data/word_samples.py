@@ -156,6 +156,10 @@ class _Matchers:
         self.seen: set[int] = set()
 
     def matches_or_none(self, sentences: _Sentences) -> list[Match] | None:
+        """The matches of a pair; None, and the reason is counted, where it is not looked at.
+
+        A pair is looked at once: it is called for each pair, in the order of the table.
+        """
         matches = self._matches_or_reason(sentences)
         self.counts[sentences.languages, "pairs"] += 1
         if isinstance(matches, str):
@@ -164,6 +168,7 @@ class _Matchers:
         return matches
 
     def _matches_or_reason(self, sentences: _Sentences) -> list[Match] | str:
+        """The matches of a pair that is new, or why it is not looked at."""
         if not sentences.source or not sentences.target:
             return "empty"
         if sentences.source == sentences.target:
@@ -260,6 +265,7 @@ class _TokenFinder:
         return dict(zip(words, ids, strict=True))
 
     def _encode(self, texts: list[str]) -> Iterator[_Encoded]:
+        """The tokens of texts, cut at the longest length, and the characters of each token."""
         encoded = self.tokenizer(
             texts,
             return_offsets_mapping=True,
@@ -338,6 +344,7 @@ def _span_with_mark_or_reason(ids: list[int], span: Span, alone: list[int]) -> S
 
 
 def _starts_of(ids: list[int], tokens: list[int]) -> list[int]:
+    """Where a run of tokens begins in a text, each time that it stands there."""
     starts = []
     for number, token in enumerate(ids):
         if token == tokens[0] and ids[number : number + len(tokens)] == tokens:

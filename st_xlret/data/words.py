@@ -70,6 +70,7 @@ def _spans_of_runs(text: str) -> list[Span]:
 
 
 def _icu_splitter(language: str) -> Callable[[str], list[Span]]:
+    """A function that finds the words in a text: half-open spans of characters, ascending."""
     needed_for = (
         f"finding words in {language!r}, which puts no spaces between them"
         " (needs Python 3.11; or leave it out)"

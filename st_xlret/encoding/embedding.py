@@ -176,6 +176,7 @@ def _needs_batches_of_the_host(options: dict[str, Any]) -> bool:
 
 
 def _prompt_of(model: Any, options: dict[str, Any]) -> str:
+    """The prompt that the host puts before texts with these options."""
     prompt = options.get("prompt")
     if prompt is not None:
         return prompt

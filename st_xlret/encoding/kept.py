@@ -54,9 +54,9 @@ class KeptVectors:
                 self.world = dist.get_world_size()
 
     def write(self, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
-        """Embed the shards that have no file yet.
+        """Embed the shards of this process that have no whole file yet, and return itself.
 
-        A function makes vectors (rows, d) of the slice of a shard.
+        `embed` makes vectors (rows, d) of the slice of a shard.
         """
         self.rows = len(texts)
         count = -(-self.rows // self.shard_size)
@@ -97,9 +97,10 @@ class KeptVectors:
             yield np.load(file, mmap_mode="r")
 
     def top_k(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes.
+        """As [`top_k`][st_xlret.search.top_k], over the shards of all processes, on the CPU.
 
-        It is the same for any number of them.
+        Each of these calls it with the same queries, and has the same result, for any number of
+        them.
         """
         scores = torch.empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.int64)
@@ -130,6 +131,7 @@ def _join_other_processes() -> None:
 
 
 def _is_whole(file: Path) -> bool:
+    """Whether a shard was written to its end, by the digest behind it."""
     if not file.is_file():
         return False
     content = file.read_bytes()
@@ -139,6 +141,7 @@ def _is_whole(file: Path) -> bool:
 
 
 def _as_halves(vectors: Any, first_row: int) -> np.ndarray:
+    """Vectors as float16. A `ValueError` names the row of one that is too long for it."""
     tensor = torch.as_tensor(vectors).cpu()
     with np.errstate(over="ignore"):
         halves = np.asarray(tensor).astype(np.float16)
@@ -150,6 +153,7 @@ def _as_halves(vectors: Any, first_row: int) -> np.ndarray:
 
 
 def _write_shard(file: Path, halves: np.ndarray) -> None:
+    """Write vectors and their digest, whole or not at all."""
     shard = BytesIO()
     np.save(shard, halves)
     content = shard.getvalue()
@@ -180,6 +184,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def _settings_of(part: nn.Module) -> dict[str, Any]:
+    """What a module does beside its weights: what `fingerprint` tells models apart by."""
     config_of: Callable[[], dict[str, Any]] = getattr(part, "get_config_dict", dict)
     settings = dict(config_of())
     for name in ("max_seq_length", "truncate_dim", "do_lower_case"):

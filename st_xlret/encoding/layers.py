@@ -56,6 +56,7 @@ def cut_at_layer(
 
 
 def _check_layer(first: Any, layer: int | None) -> None:
+    """Refuse a layer that the Transformer does not have, and a model that begins with none."""
     last = first.model.config.num_hidden_layers if isinstance(first, Transformer) else -1
     cut = last if layer is None else layer
     if not 0 <= cut <= last:

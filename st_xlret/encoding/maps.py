@@ -25,6 +25,7 @@ def task_languages(model: nn.Module) -> dict[str, str]:
 
 
 def _languages_of_router(router: Router) -> dict[str, str]:
+    """The language of each task of a router by language; empty if its routes are something else."""
     route_of = {route: route for route in router.sub_modules}
     for (task, _), route in router.route_mappings.items():
         if task:
@@ -62,9 +63,10 @@ def known_languages(model: nn.Module, codes: Sequence[str | None]) -> list[str |
 def router_tasks(
     model: nn.Module, codes: Sequence[str | None], role: Role | None
 ) -> list[str | None]:
-    """Each text's task, by its language.
+    """Each text's task, by its language; None leaves it to the model.
 
-    It is that of the role without maps, or for texts that name no language.
+    It is that of the role without maps, or for texts that name no language, of which a warning
+    tells.
     """
     languages = task_languages(model)
     task_of = {}
@@ -77,6 +79,7 @@ def router_tasks(
 
 
 def _router_task(languages: dict[str, str], code: str | None, role: Role | None) -> str | None:
+    """The task of texts in a language: the role, if there are no maps or it names none."""
     if not languages or not code or code == UNKNOWN:
         return role
     known = find_language(code, languages.values())

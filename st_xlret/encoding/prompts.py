@@ -100,5 +100,6 @@ def embeds_roles_apart(
 
 
 def _route_of(router: Router, task: str) -> str | None:
+    """The route that a router takes for a task; None if it has neither that nor a default."""
     route = task if task in router.sub_modules else router.default_route
     return router.route_mappings.get((task, None), route)

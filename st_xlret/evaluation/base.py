@@ -373,8 +373,9 @@ def _calibrated(
     calibration: CalibrationLayer, vectors: Tensor, codes: Sequence[str | None]
 ) -> Tensor:
     """Vectors, each mapped by the calibration of its language."""
+    mapped = torch.empty_like(vectors)
     with torch.inference_mode():
         for code in dict.fromkeys(codes):
             rows = [row for row, other in enumerate(codes) if other == code]
-            vectors[rows] = calibration.transform(vectors[rows], code).float()
-    return vectors
+            mapped[rows] = calibration.transform(vectors[rows], code).float()
+    return mapped

@@ -217,6 +217,7 @@ def _names_by_sentence(sentences: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def _precision_recall_f1(mined: Sequence[MinedPair], gold: _GoldPairs) -> dict[str, float]:
+    """Of mined pairs against all right ones, of which there has to be one."""
     right = len([pair for pair in mined if pair.ids in gold])
     return {
         "precision": right / max(1, len(mined)),
@@ -274,6 +275,7 @@ def load_bucc(
 
 
 def _read_sentences_by_id(file: Path) -> dict[str, str]:
+    """The sentences by their ids, in the order of the file."""
     sentences = {}
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")
@@ -287,6 +289,7 @@ def _read_sentences_by_id(file: Path) -> dict[str, str]:
 def _read_gold(
     file: Path, source: Mapping[str, str], target: Mapping[str, str]
 ) -> set[tuple[str, str]]:
+    """The right pairs of ids; a `DataError` refuses an id that neither side has."""
     pairs = set()
     for number, line in read_lines(file):
         with name_file_in_errors(file, number):

@@ -69,6 +69,7 @@ def language_metrics(
 
 
 def _documents_in_languages(of_documents: Sequence[str], languages: set[str]) -> dict[str, _Mask]:
+    """For each language, which documents are in it, boolean, (C,); regions do not matter."""
     codes = np.array(of_documents)
     present = set(of_documents)
     masks = {}
@@ -116,6 +117,10 @@ def _first_result(is_right: _Mask, is_same: _Mask) -> str:
 
 
 def _preference_rate(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
+    """1 if the first right result is in the query's language, else 0; NaN where it cannot be both.
+
+    All are boolean, best first: `is_own` of the relevant documents, the others of the results.
+    """
     has_both = is_own.any() and not is_own.all()
     if not has_both or not is_right.any():
         return np.nan
@@ -124,6 +129,10 @@ def _preference_rate(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
 
 
 def _language_ndcg(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
+    """The nDCG in which an answer in the query's language has the gain 1, and another one less.
+
+    All are boolean, best first: `is_own` of the relevant documents, the others of the results.
+    """
     gain_of_results = np.where(is_same, _OWN_GAIN, _OTHER_GAIN)
     gain_of_relevant = np.where(is_own, _OWN_GAIN, _OTHER_GAIN)
     best_order = np.sort(gain_of_relevant)[::-1]

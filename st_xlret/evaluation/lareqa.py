@@ -129,6 +129,10 @@ def average_precisions(
 
 
 def _average_precision(scores: NDArray[Any], gold: RowNumbers) -> float:
+    """The mean precision at the ranks of the right rows, of all candidates (C,).
+
+    Of equal scores, the lower row comes first. `gold` has -1 for answers that are no candidates.
+    """
     ranks = []
     for row in gold[gold >= 0]:
         score = scores[row]
@@ -267,6 +271,7 @@ def _read_squad_files(folder: Path) -> _SquadPool:
 
 
 def _numbered_paragraphs(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The paragraphs of a file, by the numbers of article and paragraph."""
     lines = [line for _, line in decoded_lines(file, BadLines())]
     content = json.loads("\n".join(lines))
     for number, article in enumerate(content["data"]):

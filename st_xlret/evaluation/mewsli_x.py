@@ -115,6 +115,7 @@ def _queries_and_entities(record: Mapping[str, Any]) -> list[tuple[TextRow, str]
 def _query_and_entity(
     mention: Mapping[str, Any], context: Mapping[str, Any]
 ) -> tuple[TextRow, str]:
+    """The query of a mention, and the id of the entity that it is to find."""
     text = context["text"]
     span = mention["mention_span"]
     start = span["start"]

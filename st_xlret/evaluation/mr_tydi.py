@@ -117,6 +117,7 @@ def _is_in_any(roots: Sequence[Path], language: str) -> bool:
 
 
 def _download(languages: Sequence[str]) -> list[Path]:
+    """The folders of the corpus and of the queries in the cache of the Hub."""
     from huggingface_hub import snapshot_download
 
     patterns = [f"{_folder_name(code)}/*" for code in languages]
@@ -150,6 +151,7 @@ class _PoolFiles:
 
 
 def _first_file(folders: Sequence[Path], *names: str) -> Path:
+    """The first of these files that is in one of the folders, plain or gzip."""
     for folder in folders:
         for name in names:
             for file in (folder / name, folder / f"{name}.gz"):

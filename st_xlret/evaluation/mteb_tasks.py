@@ -131,6 +131,10 @@ class _LocalTask(AbsTask):
     def _evaluate_subset(
         self, model: Any, *_: Any, hf_split: str, hf_subset: str, encode_kwargs: Any, **__: Any
     ) -> Any:
+        """The metrics of a language, as mteb asks for them one by one.
+
+        The first call measures all, and the others read what it found.
+        """
         if self.scores is None:
             options = {"task_metadata": self.metadata, "hf_split": hf_split, **encode_kwargs}
             self.evaluator.embed_texts = _MtebEncoder(self.evaluator, model, options)

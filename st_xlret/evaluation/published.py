@@ -162,6 +162,7 @@ def published_comparisons(result: BenchmarkResult, model_name: str) -> list[str]
 def _comparison(
     result: BenchmarkResult, model_name: str, metric: str, languages_in_all: int
 ) -> list[str]:
+    """A metric beside published figures, in parts of a page; none without published rows."""
     every = published_rows(result.benchmark, metric=metric)
     shown = [code for code in result.scores if any(code in row.scores for row in every)]
     whole = None

@@ -95,6 +95,7 @@ def _seed_means(runs: _Runs) -> _Means:
 
 
 def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, _SeedMean]:
+    """The mean and the half interval of each metric that all seeds have."""
     means = {}
     for metric in seeds[0].average:
         values = [result.average[metric] for result in seeds if metric in result.average]
@@ -106,6 +107,7 @@ def _means_of_system(seeds: Sequence[BenchmarkResult]) -> dict[str, _SeedMean]:
 
 
 def _what_was_measured(result: BenchmarkResult) -> tuple[str | None, ...]:
+    """What results that are compared have in common: benchmark, languages, and `COMPARED`."""
     entries = [result.protocol.get(name) for name in COMPARED]
     return (result.benchmark, *sorted(result.scores), *entries)
 
@@ -145,6 +147,7 @@ def _read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
 
 
 def _read_result(file: Path) -> BenchmarkResult:
+    """The result in a file of `evaluate`; a `DataError` names a file that is none."""
     with name_file_in_errors(file):
         content = json.loads(file.read_text(encoding="utf-8"))
         benchmark = content["benchmark"]
@@ -193,6 +196,7 @@ def _comparison_table(results: _Runs, means: _Means) -> str:
 
 
 def _rows_in_fractions(results: _Runs, means: _Means) -> list[list[Any]]:
+    """The comparison for a CSV file, header first; None where a system lacks a metric."""
     metrics = _metrics_of(means)
     header: list[Any] = ["system", "seeds"]
     for metric in metrics:

@@ -156,7 +156,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
     def embed_pool(
         self, model: SentenceTransformer, queries: Dataset, corpus: Dataset
     ) -> tuple[Tensor, _CorpusVectors]:
-        """Vectors of queries and corpus, whose dot products are the similarity.
+        """Vectors (Q, d) of queries and (C, d) of a corpus, whose dot products are similarities.
 
         Those of the corpus are kept on the disk if that is wanted.
         """
@@ -274,6 +274,10 @@ def score_ranking(
 def _metrics_of_queries(
     ranking: RowNumbers, relevant: Sequence[RowNumbers], names: Sequence[str]
 ) -> dict[str, Values]:
+    """Each metric of each query, (Q,).
+
+    `ranking` (Q, k) has the rows that were found, best first, and `relevant` the right ones.
+    """
     found = []
     counts = []
     for ranked, gold in zip(ranking, relevant, strict=True):

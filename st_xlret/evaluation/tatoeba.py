@@ -149,6 +149,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 
 
 def _check_sides(sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
+    """Refuse what are no two equally long lists of sentences in each pair."""
     uneven = {}
     for name, (one, other) in sentences.items():
         if isinstance(one, str) or isinstance(other, str):
@@ -290,7 +291,7 @@ def _share(values: Tensor) -> float:
 
 
 def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
-    """The nearest rows of both directions."""
+    """The nearest target row of each source row, (S,), and the other way round, (T,)."""
     x = unit_rows(torch.as_tensor(source))
     y = unit_rows(torch.as_tensor(target))
     nearest = neighbours_both_ways(x, y, 1, cosine=False)

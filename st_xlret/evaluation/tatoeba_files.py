@@ -75,6 +75,7 @@ def load_tatoeba(folder: PathLike | None, languages: Sequence[str] | None = None
 
 
 def _load_hub(languages: Sequence[str] | None) -> SentencePairs:
+    """The test sets on the Hub, language to sentences and their translations into English."""
     from datasets import load_dataset
 
     table = load_dataset(_HUB_DATASET, split="test").to_pandas()
@@ -111,7 +112,10 @@ def _read_sentences(folder: PathLike, name: str) -> list[str]:
 
 
 def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentencePairs:
-    """The sentences of two languages that have the same English one in the test sets."""
+    """The sentences of two languages that have the same English one in the test sets.
+
+    An English sentence joins one pair, and no sentence stands in two.
+    """
     codes_of = _as_in_files(pairs)
     languages = dict.fromkeys(code for both in codes_of.values() for code in both)
     with_english = load_tatoeba(folder, list(languages))
@@ -185,6 +189,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
 
 
 def _draw(ids: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+    """At most so many linked ids, no sentence twice: the same ones each time."""
     links = set(zip(ids, others, strict=True))
     order = sorted(links)
     random.Random(0).shuffle(order)
@@ -197,7 +202,7 @@ def _export_sentences(folder: Path, wanted: Collection[str]) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sentences = _export_table(folder, "sentences.csv", ["id", "language", "text"])
+    sentences = _read_export_table(folder, "sentences.csv", ["id", "language", "text"])
     codes = sentences["language"].dictionary_encode().combine_chunks()
     names = []
     for code in codes.dictionary.to_pylist():
@@ -213,12 +218,13 @@ def _export_sentences(folder: Path, wanted: Collection[str]) -> pa.Table:
 def _export_links(folder: Path, sentences: pa.Table) -> pa.Table:
     """Id and other id of the links between some sentences, with the languages of both."""
     languages = sentences.drop_columns(["text"])
-    links = _export_table(folder, "links.csv", ["id", "other"])
+    links = _read_export_table(folder, "links.csv", ["id", "other"])
     linked = links.join(languages, "id", join_type="inner")
     return linked.join(languages, "other", "id", join_type="inner", right_suffix="_other")
 
 
-def _export_table(folder: Path, name: str, columns: list[str]) -> pa.Table:
+def _read_export_table(folder: Path, name: str, columns: list[str]) -> pa.Table:
+    """A table of Tatoeba's export, which quotes nothing."""
     from pyarrow import csv
 
     read = csv.ReadOptions(column_names=columns, block_size=1 << 24)

@@ -161,6 +161,7 @@ class _BestTokens:
         return len(self.tokens(ranked)) < _MOST_TOKENS
 
     def _of_passage(self, row: int) -> list[str]:
+        """The tokens of a passage, which is tokenized once, for all questions that find it."""
         if row not in self._joined:
             self._joined[row] = " ".join(self._tokenize(self._corpus[row]["text"]))
         return self._joined[row].split()
@@ -230,6 +231,7 @@ def word_tokenizer() -> tuple[Callable[[str], list[str]], str]:
 
 
 def _tokenizer_without_punkt(nltk: Any) -> Callable[[str], list[str]]:
+    """NLTK's words of sentences that another library finds: its own are a download."""
     import sentencex
 
     words = nltk.tokenize.NLTKWordTokenizer()

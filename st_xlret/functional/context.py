@@ -100,10 +100,11 @@ def contrastive_context_loss(
 
 
 def _pairs_and_others(window: Tensor, ids: Ids) -> tuple[Tensor, Tensor, Tensor]:
-    """Both rows of each positive pair, and the rows that compete with it, boolean (pairs, B).
+    """Both rows (pairs,) of each positive pair, and the rows that compete with it, (pairs, B).
 
-    The positive's own term never enters the sum, and log-sigmoid does the rest: in 16 bits, the
-    difference of two large numbers would have no gradient once the positive wins.
+    The last is boolean. The positive's own term never enters the sum, and log-sigmoid does the
+    rest: in 16 bits, the difference of two large numbers would have no gradient once the positive
+    wins.
     """
     itself = torch.eye(len(window), dtype=torch.bool, device=window.device)
     positives = (window[:, None] == window) & ~itself
@@ -172,6 +173,7 @@ class _LogSumExpOfKeys(torch.autograd.Function):
 
 
 def _ids_of_rows(ids: Ids, rows: slice) -> Ids:
+    """The ids of some rows, as views."""
     of_rows: dict[Compared, Tensor | None] = {}
     for name, of_kind in ids.items():
         of_rows[name] = None if of_kind is None else of_kind[rows]

@@ -57,6 +57,7 @@ def language_contrastive_loss(
 
 
 def _sum_of_terms(z: Tensor, rows: Tensor, translations: Tensor) -> Tensor:
+    """The terms of Eq. 3 of some pairs against all rows of z but their own two."""
     d = (z[rows] - z[translations]) @ z.T
     terms = 2 * F.softplus(d) - d  # softplus(-d) = softplus(d) - d
     pair = torch.stack([rows, translations], dim=1)

@@ -111,7 +111,10 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def _log_normalizers_and_errors(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-    """Each row's logsumexp, and softmax minus one-hot label, in the place of the logits."""
+    """Each row's logsumexp (n, 1), and softmax minus one-hot label (n, V).
+
+    The second takes the place of the logits, which are overwritten. `label` is (n, 1).
+    """
     largest = logits.amax(dim=1, keepdim=True)
     exponentials = logits.sub_(largest).exp_()
     normalizer = exponentials.sum(dim=1, keepdim=True)

@@ -57,7 +57,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     training_seconds: float | None = field(default=None, init=False)
 
     def add_stated_by(self, model: str) -> Self:
-        """The same card with what it lacks, as the card of another model states it.
+        """Fill in what this card lacks, as the card of another model states it; returns itself.
 
         That is a folder, or a base model on the Hub.
         """
@@ -75,7 +75,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """The host's values for the template and the metadata, with ours."""
+        """The host's values for the template and the metadata, with ours, which the card keeps."""
         answers = example_answers(self.language or [])
         self.usage_examples = [QUESTION, *answers] if self.ir_model else answers
         self.widget = [{"source_sentence": QUESTION, "sentences": answers}]
@@ -221,6 +221,7 @@ def set_card_calibration(
 
 
 def _how_languages_are_chosen(model: SentenceTransformer, calibration: CalibrationLayer) -> str:
+    """How a reader tells the model the language of a text; empty where it needs none."""
     routers = routers_of(model)
     if calibration.language_agnostic or not routers:
         return ""
@@ -257,7 +258,7 @@ def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_sources(card: CrossLingualCardData, data: Mapping[str, Sequence[str]]) -> None:
-    """List sources by their use and last name; those on the Hub are data sets of the model."""
+    """Set the card's list of sources by use and last name; those on the Hub join its data sets."""
     lines = []
     on_hub = []
     for use, sources in data.items():

@@ -132,6 +132,7 @@ def _lengths_before_normalize(
 def _with_layer(
     modules: list[nn.Module], layer: CalibrationLayer, *, is_before_normalize: bool
 ) -> list[nn.Module]:
+    """The modules with the layer at the end; where there is a `Normalize`, one stays last."""
     if is_before_normalize:
         return [*modules[:-1], layer, Normalize()]
     if isinstance(modules[-1], Normalize):
@@ -148,6 +149,7 @@ def _floating_weight(model: SentenceTransformer) -> Tensor:
 
 
 def _check_built_in(modules: list[nn.Module]) -> None:
+    """Refuse a module of others, in a route as well."""
     for module in [*modules, *_modules_in_routes(modules)]:
         if not type(module).__module__.startswith("sentence_transformers."):
             name = f"{type(module).__module__}.{type(module).__name__}"
@@ -184,6 +186,10 @@ class _Maps:
         return Router({"document": [dense], "query": [of_queries]}, "document")
 
     def _router_by_language(self) -> Router:
+        """A route for each language, and for each language of queries where they have maps.
+
+        Texts that name none take the default language's.
+        """
         languages = self.documents.languages
         routes = {code: _route_name(code) for code in languages}
         maps: dict[str, list[Module]] = {}

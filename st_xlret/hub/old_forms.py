@@ -101,6 +101,7 @@ def _rewrite_json(file: Path, change: Callable[[Any], Any]) -> Any:
 
 
 def _old_transformer_config(config: Config, limit: int | None) -> Config:
+    """What Sentence Transformers 2 to 5 read; another configuration than that of texts stays."""
     task = config.get("transformer_task", "feature-extraction")
     modalities = list(config.get("modality_config", ["text"]))
     is_plain_text = task == "feature-extraction" and modalities == ["text"]

@@ -89,6 +89,7 @@ def _without_adapters(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def _write_card(model: SentenceTransformer, folder: Path) -> None:
+    """Write the model's card, with a section that stays out of the model itself."""
     from sentence_transformers.base.model_card import generate_model_card
 
     from st_xlret.hub.card import ensure_card_data

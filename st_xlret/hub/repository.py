@@ -115,6 +115,7 @@ class Repository:
         return _Branch(is_new, known.sha, files)
 
     def _is_new_branch(self) -> bool:
+        """Whether the branch is to be made; an `OSError` refuses a tag and the like."""
         if self.revision is None or self.revision.startswith("refs/pr/"):
             return False
         branches = self._hub.list_repo_refs(self.repo_id).branches

@@ -93,6 +93,7 @@ def label_disagreements(texts: Mapping[str, Sequence[str]]) -> dict[str, tuple[f
 def _disagreement(
     identifier: LanguageIdentifier, code: str, texts: Sequence[str]
 ) -> tuple[float, str, str]:
+    """See `label_disagreements`; without a wrong guess, the language itself and its first text."""
     guesses = [identifier.identify(text) for text in texts]
     wrong = Counter(guess for guess in guesses if guess != code)
     other = code

@@ -151,6 +151,7 @@ class CrossLingualLoss(nn.Module):
     def _log_selection(
         self, selected: Dataset, languages: set[str], left_out: Sequence[str]
     ) -> None:
+        """Log which columns of how many rows a loss reads, and what it leaves out."""
         read = selected.column_names
         size = f"{len(selected)} rows"
         if "document" in read:
@@ -221,7 +222,7 @@ class CrossLingualLoss(nn.Module):
         return columns
 
     def _tag_of_label(self, texts: int) -> Tag | None:
-        """The tag that labels are where a batch has as many text columns, as in `model.fit`."""
+        """The tag that labels are of so many text columns, as in `model.fit`; None for none."""
         tags: dict[Kind | None, Tag] = {"language": "language_id", "document": "document_id"}
         for layout in self.layouts:
             if layout.texts in (0, texts):
@@ -355,7 +356,7 @@ def is_owned(name: str) -> bool:
 
 
 def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | Tags) -> None:
-    """Log once that a batch teaches nothing, as a loss without negatives does not."""
+    """A hook of a loss, which logs once that a batch teaches nothing, as without negatives."""
     if not loss.may_warn_of_zero or not loss.updates_state:
         return
     parts = value.values() if isinstance(value, dict) else [value]

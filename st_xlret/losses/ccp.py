@@ -128,6 +128,7 @@ class CCPLoss(CrossLingualLoss):
         bank: LanguageMemoryBank | Mapping[str, Any] | None,
         size: int,
     ) -> LanguageMemoryBank | None:
+        """The bank as it was given, or a new one; None where its size is 0."""
         if isinstance(bank, LanguageMemoryBank):
             return bank
         if size == 0:
@@ -195,6 +196,7 @@ class CCPLoss(CrossLingualLoss):
         return self.weight * loss
 
     def _check_windows(self, tags: Tags) -> None:
+        """Refuse rows whose two sentences are of two languages or documents."""
         kinds: tuple[Tag, ...] = ("language_id", "document_id")
         for kind in kinds:
             if kind in tags and not torch.equal(*tags[kind].chunk(2)):

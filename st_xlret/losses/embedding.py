@@ -43,6 +43,10 @@ def embed_columns(
 def _embed_column(
     model: nn.Module, features: Features, size: int | None, num_tokens: int | None
 ) -> Tensor:
+    """Vectors (n, d) of the texts of a column, in their order, a part of them at a time.
+
+    Texts of like length go together; with a size, the backward pass computes each part again.
+    """
     if num_tokens is not None and "attention_mask" in features:
         length = features["attention_mask"].shape[1]
         size = max(1, num_tokens // length)

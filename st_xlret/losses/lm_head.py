@@ -76,6 +76,7 @@ class _PassThrough(nn.Module):
 
 
 def _replace_by_identity(model: nn.Module, part: nn.Module) -> None:
+    """Put an `Identity` in the place of a part of a model, wherever it stands."""
     for name, module in list(model.named_modules()):
         if module is part:
             parent, _, attribute = name.rpartition(".")
@@ -127,6 +128,10 @@ def _no_head(config: PretrainedConfig, error: Exception) -> NoHeadError:
 
 
 def _load_masked_lm(model: SentenceTransformer, checkpoint: str | None, fresh: bool) -> Any:
+    """The Transformer with a head: of a checkpoint, or of where the encoder is from.
+
+    A `fresh` head is trained anew, so what is loaded of it does not matter.
+    """
     if checkpoint is not None:
         mlm, missing = load_again(AutoModelForMaskedLM, checkpoint, model, is_given=True)
         if not fresh:
@@ -162,6 +167,7 @@ def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
 
 
 def _check_head_was_loaded(name: str, mlm: Any, missing_keys: list[str]) -> None:
+    """Refuse a checkpoint that has no weights for the head."""
     of_encoder = f"{mlm.base_model_prefix}."
     missing = [key for key in missing_keys if not key.startswith(of_encoder)]
     # Biases that are missing are zero, as in a model that has none.

@@ -217,6 +217,7 @@ class MaskedLMLoss(CrossLingualLoss):
             yield _MaskedPart(part, is_hidden, target)
 
     def _last_hidden_states(self, features: Features, frozen: bool) -> Tensor:
+        """The last hidden states (rows, length, h), without a gradient of a frozen encoder."""
         learns = torch.is_grad_enabled() and not frozen
         with torch.set_grad_enabled(learns):
             output = self.model(features)
@@ -228,7 +229,8 @@ class MaskedLMLoss(CrossLingualLoss):
     def mask_tokens(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
         """The token ids with some hidden, and which of them the head is to predict.
 
-        Both are (rows, length), the second one boolean.
+        Both are (rows, length), the second one boolean. It draws by the texts, the seed and, in
+        training, the step. All ranks call it together: at least one token of theirs is hidden.
         """
         specials = torch.tensor(self.special_token_ids, device=input_ids.device)
         candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)

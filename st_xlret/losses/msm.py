@@ -264,7 +264,7 @@ class MSMLoss(CrossLingualLoss):
             )
 
     def _project(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
-        """Predictions and vectors after the heads."""
+        """Predictions and vectors (S, d) after the heads; other rows than predicted stay."""
         predictions = sentences.predictions
         if self.heads == "none":
             return predictions, sentences.vectors

@@ -88,6 +88,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         keep_padding(model, mini_batch_num_tokens=mini_batch_num_tokens)
 
     def _check_vectors(self, features: int | None) -> None:
+        """Refuse teacher's vectors that are no matrices of the encoder's width."""
         given = [self.teacher]
         if self.documents is not None:
             given.append(self.documents)

@@ -40,6 +40,10 @@ def merge_adapters(model: SentenceTransformer) -> SentenceTransformer:
 
 
 def _merge_adapters_of(transformer: Any) -> None:
+    """Merge adapters into the weights, in place; all weights can be trained then.
+
+    What tells the host of adapters goes, its private names as well: it would save them.
+    """
     for parent in list(transformer.modules()):
         for name, layer in list(parent.named_children()):
             if hasattr(layer, "unload_and_optionally_merge_module"):
@@ -88,6 +92,7 @@ def _check_same_vectors(
     after: dict[str | None, Tensor],
     tolerance: float,
 ) -> None:
+    """Refuse a merge after which a vector has moved by more than this part of its length."""
     for route, expected in before.items():
         lengths = expected.norm(dim=1)
         moved = (after[route] - expected).norm(dim=1) / lengths.clamp(min=1e-12)

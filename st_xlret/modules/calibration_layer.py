@@ -93,6 +93,7 @@ class CalibrationLayer(Module):
         self._check_maps(maps)
 
     def _check_maps(self, maps: int) -> None:
+        """Refuse buffers whose shapes are not those of so many maps."""
         rank = self.basis.shape[-1]
         shapes = [tuple(tensor.shape) for tensor in self.buffers()]
         # One matrix may serve all languages.

@@ -84,7 +84,6 @@ def transformer_encoder(
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
     )
-    tokenizer.model_max_length = max_seq_length
     with tempfile.TemporaryDirectory() as folder:
         # Not the model's save_pretrained: with several processes it writes in the first one only.
         config.save_pretrained(folder)
@@ -167,10 +166,11 @@ def has_route_of_each_role(model: nn.Module) -> bool:
 
 
 def freeze_unused(model: SentenceTransformer) -> list[str]:
-    """Freeze parameters that neither queries nor passages use; gives their names.
+    """Freeze parameters that neither queries nor passages use; gives the names of all frozen ones.
 
-    XLM-R's pooler is one under mean pooling. With none left, `ddp_find_unused_parameters=False` is
-    right: a step on two encoders runs two forward passes.
+    Gradients that the model has are dropped. XLM-R's pooler is unused under mean pooling. With none
+    left, `ddp_find_unused_parameters=False` is right: a step on two encoders runs two forward
+    passes.
     """
     for task in ("query", "document"):
         total = _outputs_of_short_text(model, task=task)["sentence_embedding"].sum()

@@ -53,7 +53,7 @@ class AsymmetricBNHead(nn.Module):
         self.register_buffer("toggle", torch.tensor(False))
 
     def forward(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        """Project centres (N, in_features) and their contexts (M, in_features)."""
+        """Project centres (N, in_features) and their contexts (M, in_features) to out_features."""
         kind = self.linear_in.weight.dtype
         hidden_centres = self.linear_in(centres.to(kind))
         hidden_contexts = self.linear_in(contexts.to(kind))
@@ -68,6 +68,11 @@ class AsymmetricBNHead(nn.Module):
     def _normalize(
         self, norm: nn.BatchNorm1d, centres: Tensor, contexts: Tensor
     ) -> tuple[Tensor, Tensor]:
+        """Batch normalization of both sides, by turns: one by its batch, one by running statistics.
+
+        In training, each call swaps the sides (`toggle`) and updates the statistics. Elsewhere both
+        are one batch, and nothing changes.
+        """
         if not (self.training and torch.is_grad_enabled()):
             both = F.batch_norm(
                 torch.cat([centres, contexts]),

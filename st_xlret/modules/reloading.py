@@ -48,7 +48,7 @@ def load_again(
 
 
 def revision_on_card(model: SentenceTransformer, name: str) -> str | None:
-    """The revision of a name on the Hub that a model was loaded from, if its card says it."""
+    """The revision of a name on the Hub that a model was loaded from; None if no card says it."""
     card = model.model_card_data
     return card.base_model_revision if card.base_model == name else None
 

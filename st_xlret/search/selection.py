@@ -35,7 +35,10 @@ class BestColumns:
         self._columns = 0
 
     def add(self, scores: Tensor, first_column: int = 0, *, first_row: int = 0) -> None:
-        """Take a block of scores (rows, columns) into account."""
+        """Take a block of scores (rows, columns) into account, of rows from `first_row` on.
+
+        Its columns are numbered from `first_column`; each column is given once.
+        """
         columns = first_column + scores.shape[1]
         self._columns = max(self._columns, columns)
         keys = self._keys[first_row : first_row + len(scores)]
@@ -128,7 +131,7 @@ def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
 
 
 def _merge(keys: Tensor, candidates: Tensor, columns: Tensor) -> None:
-    """Keep the best of the keys (n, k) and of candidates (n, m), in place."""
+    """Keep the best of the keys (n, k) and of candidates (n, m), in place, in no order."""
     new_keys = _sortable_keys(candidates, columns)
     both = torch.cat([keys, new_keys], dim=1)
     best = both.topk(keys.shape[1], sorted=False)
@@ -163,6 +166,7 @@ def _best_groups(keys: Tensor, maxima: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _group_maxima(scores: Tensor, groups: Tensor) -> Tensor:
+    """The maximum of each group of columns, (rows, groups)."""
     is_transposed = scores.stride(0) < scores.stride(1)
     if is_transposed:  # a reduction into another memory order would be slow
         groups = scores.T.unflatten(0, (-1, _GROUP))
@@ -187,6 +191,7 @@ def _sortable_keys(scores: Tensor, indices: Tensor) -> Tensor:
 
 
 def _scores_and_indices(keys: Tensor) -> tuple[Tensor, Tensor]:
+    """What `_sortable_keys` made keys of: scores in float32, and indices in int64."""
     high = (keys >> 32).to(torch.int32)
     scores = _as_ordered(high).view(torch.float32)
     return scores, ~keys & _LARGEST_INDEX

@@ -77,6 +77,7 @@ def _shown_options(options: Mapping[str, str], known: Collection[str]) -> str:
 def _check_options_and_place(
     options: Mapping[str, str], known: Sequence[str], place: str, shown: str
 ) -> None:
+    """Refuse unknown options, and a folder that is not there."""
     unknown = sorted(set(options) - set(known))
     if unknown:
         names = ", ".join(unknown)

@@ -88,7 +88,10 @@ class _Mapping:
         self._bar = bar
 
     def map_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with mapped vectors; null where there is none."""
+        """The batch with mapped vectors; null where there is none.
+
+        Each row is given once, as they are counted.
+        """
         needs_language = bool(self._calibration.languages)
         vectors, is_usable, codes = self._store.check_rows(
             batch, self.left_out, needs_language=needs_language

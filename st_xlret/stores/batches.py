@@ -36,6 +36,7 @@ def _string_column(column: pa.Array) -> pa.Array:
 
 
 def _as_text(value: Any) -> str | None:
+    """A value of a store as text; None stays."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return None if value is None else str(value)

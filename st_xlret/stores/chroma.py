@@ -89,6 +89,7 @@ class ChromaStore(Store):
         return counts
 
     def _ensure_collection(self, into: str, origin: str) -> Any:
+        """The new collection, made or found with this origin."""
         origins = {}
         for collection in self._ask(self.client.list_collections):
             origins[collection.name] = (collection.metadata or {}).get(_ORIGIN)
@@ -134,6 +135,7 @@ class ChromaStore(Store):
         return there
 
     def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
+        """Write copies of entries; an `OSError` if not all are there then."""
         ids = copies["ids"]
         metadata = [each or None for each in copies["metadatas"]]  # {} is refused
         self._ask(

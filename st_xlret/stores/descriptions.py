@@ -29,7 +29,7 @@ def metric_of(name: str | None, where: str) -> Metric | None:
 
 
 def model_name_in(settings: Mapping[str, Any]) -> str | None:
-    """The name of the model in the settings of a client, or in the metadata of a collection."""
+    """The name of the model in settings of a client, or in metadata; None without one."""
     for key in ("model_name", "model", "name"):
         name = settings.get(key)
         if isinstance(name, str):

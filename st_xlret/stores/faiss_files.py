@@ -50,7 +50,7 @@ class FaissStore(NumberedStore):
         return int(self.index.ntotal)
 
     def _problem(self) -> str | None:
-        """Why the index cannot be read, in words."""
+        """Why the index cannot be read, in words; None if it can."""
         import faiss
 
         is_flat = isinstance(self.index, faiss.IndexFlat)
@@ -63,6 +63,7 @@ class FaissStore(NumberedStore):
         return None
 
     def _ids_of_lists(self) -> NDArray[np.int64]:
+        """The ids of the vectors, list by list, as the index holds them."""
         import faiss
 
         lists = self.index.invlists

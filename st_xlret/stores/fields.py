@@ -31,7 +31,7 @@ class Fields:
     languages_file: str | None = None
 
     def named_for(self, what: str) -> str | None:
-        """The field that the user has named for one of `USUAL_FIELDS`."""
+        """The field that the user has named for one of `USUAL_FIELDS`, or None."""
         named: str | None = getattr(self, what, None)
         return named
 
@@ -41,7 +41,7 @@ class Fields:
         return (named,) if named else USUAL_FIELDS[what]
 
     def columns_of_payloads(self, payloads: Sequence[Any]) -> dict[str, list[str | None]]:
-        """The columns beside the vectors, from the payload of each row."""
+        """The columns beside the vectors, from the payload of each row; None without a value."""
         columns = {}
         for what in USUAL_FIELDS:
             paths = self.paths(what)
@@ -50,7 +50,7 @@ class Fields:
 
 
 def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
-    """The first value that a nested payload has at one of the paths, such as "metadata.lang".
+    """The first value that a payload has at one of the paths, such as "metadata.lang"; else None.
 
     The case of names does not matter where none is spelled so.
     """
@@ -81,7 +81,8 @@ def find_field(
 ) -> str | None:
     """The field that was named, or the first usual one that is there, in any case.
 
-    A `ValueError` lists what there is instead.
+    None where none was named and there is no usual one. A `ValueError` lists what there is in the
+    place of one that was named.
     """
     if field is None:
         field = next((name for name in usual if find_fields(present, [name])), None)

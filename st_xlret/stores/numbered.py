@@ -15,7 +15,7 @@ class NumberedStore(Store):
 
     @abstractmethod
     def read_vectors(self, start: int, stop: int) -> Matrix:
-        """The vectors of some rows."""
+        """The vectors of the rows from `start` to before `stop`, (n, d) in float32."""
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in their order."""
@@ -26,6 +26,7 @@ class NumberedStore(Store):
             yield make_batch(range(start, stop), column, {"language": codes[start:stop]})
 
     def _read_codes(self) -> list[str | None]:
+        """The label of each row; None for an empty line, and for all rows without a file."""
         file = self.fields.languages_file
         if file is None:
             return [None] * len(self)

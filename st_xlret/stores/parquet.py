@@ -88,6 +88,7 @@ class ParquetStore(TableStore):
         return RerunCounts()
 
     def _find_files(self) -> list[Path]:
+        """The files to read, in the order of their names; a warning names others."""
         below = files_below(self.place)
         chosen = []
         others = []
@@ -137,6 +138,10 @@ class ParquetStore(TableStore):
             yield from self._batches_of_file(file, list(columns))
 
     def _batches_of_file(self, file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file, in their order, with these columns in this order.
+
+        Those that are names of folders are columns as well.
+        """
         of_folders = columns_of_folders(file.relative_to(self.place))
         # Without these options pyarrow keeps what was read: 90 MB more for 307 MB of vectors; its
         # datasets keep 325 and more.

@@ -163,7 +163,7 @@ class PostgresStore(Store):
         find_field(vectors, self.name_in_store, (), where)
 
     def _set_key(self, keys: Sequence[str], has_heirs: bool) -> None:
-        """Keep the primary key, by which a row is found again."""
+        """Set `key` and `key_type`: the primary key, by which a row is found again."""
         needed = None
         if has_heirs:
             needed = "no tables that inherit from it"
@@ -177,7 +177,7 @@ class PostgresStore(Store):
         self.key_type, _ = self.columns[self.key]
 
     def _metric_of_indexes(self, classes: Sequence[tuple[str]]) -> Metric | None:
-        """The metric of the column's indexes, from the names of their operator classes.
+        """The metric of the column's indexes, by their operator classes; None without indexes.
 
         Of several, one that maps keep is taken.
         """
@@ -188,6 +188,7 @@ class PostgresStore(Store):
         return metric_of(next(iter(kept or metrics), None), self.name)
 
     def _set_type_and_dimension(self) -> None:
+        """Set `type_name`, `numbers`, `dimension`, `origin` by the column."""
         kind, comment = self.columns[self.name_in_store]
         if comment.startswith(_COMMENT):
             self.origin = comment.removeprefix(_COMMENT)
@@ -255,7 +256,10 @@ class PostgresStore(Store):
     def _write_rows(
         self, new: Any, batch: pa.RecordBatch, there: Matrix, counts: RerunCounts
     ) -> None:
-        """Write mapped vectors where others are there or none; null where there should be none."""
+        """Write mapped vectors where others are there or none, null where there should be none.
+
+        The rows are counted.
+        """
         due = due_rows(batch_vectors(batch), there, self.numbers)
         counts.count(due)
         is_written = due.is_new | due.is_changed | due.is_stale
@@ -263,6 +267,7 @@ class PostgresStore(Store):
             counts.gone += self._update_column(new, batch.filter(pa.array(is_written)))
 
     def _add_column(self, new: Any, comment: str) -> None:
+        """Add the column with its comment, both or none."""
         add = self._format(_ADD_COLUMN.format(kind=f"{self.type_name}({self.dimension})"), new=new)
         add_comment = self._format(_ADD_COMMENT, new=new, text=self.sql.Literal(comment))
 

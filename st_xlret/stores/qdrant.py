@@ -55,7 +55,7 @@ class QdrantStore(Store):
         self._set_vector(parsed.options.get("vector"))
 
     def _set_vector(self, named: str | None) -> None:
-        """Keep which vectors are meant, and what the collection says of them."""
+        """Set which vectors are meant, and what the collection says of them."""
         config = self.info.config
         dense = _dense_vectors(config.params.vectors)
         if named is None:
@@ -128,7 +128,7 @@ class QdrantStore(Store):
         mapped: Matrix,
         counts: RerunCounts,
     ) -> None:
-        """Write the mapped vectors of some records, where others are there or none."""
+        """Write the mapped vectors of some records, where others are there or none; count them."""
         compared = mapped
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
@@ -148,6 +148,7 @@ class QdrantStore(Store):
         self.client.close()
 
     def _scroll(self, payload: Any, vectors: list[str]) -> Iterator[list[Any]]:
+        """All records, page after page, by their ids."""
         limit = max(1, min(self.size, _NUMBERS // self.dimension))
         place = None
         while True:

@@ -172,7 +172,7 @@ def store_class(kind: StoreKind) -> Callable[[str, Fields], Store]:
 
 
 def _problem_of(kind: StoreKind | None, fields: Fields) -> str | None:
-    """What is wrong with the address and the fields that were named, in words."""
+    """What is wrong with the address and the fields that were named, in words, or None."""
     if kind is None:
         known = ", ".join(each.name for each in STORES)
         return f"names no stored vectors; known are {known}"

@@ -51,7 +51,10 @@ def check_rows(
     drawn: NDArray[np.bool_] | bool,
     identify: Callable[[str], str] | None,
 ) -> CheckedRows:
-    """See `Store.check_rows`; `identify` is given where texts tell the language."""
+    """See `Store.check_rows`; `identify` is given where texts tell the language.
+
+    Rows that cannot be used are added to `left_out`.
+    """
     vectors = batch_vectors(batch)
     squares = np.einsum("nd,nd->n", vectors, vectors)
     is_usable = np.isfinite(squares) & (squares >= _SHORTEST)
@@ -70,6 +73,7 @@ def check_rows(
 
 
 def _labels_and_codes(batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The label of each row and its language, texts (n,); empty where there is none."""
     labels = np.empty(batch.num_rows, object)
     codes = np.empty(batch.num_rows, object)
     for row, label in enumerate(batch.column("language").to_pylist()):
@@ -144,7 +148,7 @@ class Draw:
         )
 
     def problem(self, total: int, present: Collection[str]) -> str | None:
-        """Why the sample cannot be used, in words; `present` are the fields of the store."""
+        """Why the sample cannot be used, or None; `present` are the fields of the store."""
         missing = sorted((self._wanted or frozenset()) - set(self._vectors))
         if not missing and self._known and not self._are_most_labels_no_codes():
             return None

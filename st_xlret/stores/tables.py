@@ -39,10 +39,13 @@ class TableStore(Store):
 
     @abstractmethod
     def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-        """The batches of the table, with these columns."""
+        """The batches of the table, in its order, with these columns."""
 
     def _set_columns_and_dimension(self, schema: pa.Schema) -> None:
-        """Keep the schema, the columns that hold what is asked for, and the length of a vector."""
+        """Set the schema, the columns that hold what is asked for, and what vectors are like.
+
+        Without a length in the schema, the first vector is read.
+        """
         self.schema = schema
         self.present = schema.names
         self.columns = self._find_columns()
@@ -54,6 +57,7 @@ class TableStore(Store):
             self.dimension = first_vector_length(self._vectors_in(column))
 
     def _find_columns(self) -> dict[str, str]:
+        """What is asked for -> its column, for what the table has: `vector` it always has."""
         kinds = ", ".join(f"{field.name} ({field.type})" for field in self.schema)
         where = (
             f"{self.name}, of whose columns ({kinds}) lists of floating-point numbers are vectors,"
@@ -77,6 +81,7 @@ class TableStore(Store):
                 yield vector.as_py()
 
     def _as_store_batch(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
+        """The batch as `batches` gives it; rows without an id are numbered, from `start` on."""
         columns = {}
         for what, column in self.columns.items():
             if column in batch.schema.names:
@@ -87,6 +92,7 @@ class TableStore(Store):
         return make_batch(range(start, start + batch.num_rows), floats, columns)
 
     def _check_lengths(self, vectors: pa.Array, start: int) -> None:
+        """Refuse a vector of another length than the first one."""
         if isinstance(vectors.type, pa.FixedSizeListType):
             return
         lengths = pc.list_value_length(vectors)

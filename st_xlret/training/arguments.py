@@ -91,6 +91,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         super().__post_init__()
 
     def _check_numbers(self) -> None:
+        """Refuse numbers out of their range."""
         for name in ("keep_trained", "dropout", "token_dropout"):
             check_range(0, 1, **{name: getattr(self, name)})
         for share in self.lr_drops:
@@ -102,7 +103,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
             raise ValueError(f"keep_trained {self.keep_trained}: it is 1 with lora_rank")
 
     def _set_number_format(self) -> None:
-        """Say the number format by `precision`, `bf16` and `fp16` alike."""
+        """Set `precision`, `bf16` and `fp16` to say the same, and `use_cpu` for bf16 there."""
         device = self._device_type()
         precision = self._precision_as_given()
         if precision != "fp16":
@@ -115,6 +116,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
             self.use_cpu = True
 
     def _precision_as_given(self) -> str:
+        """The one format that the three arguments name; "auto" if they name none."""
         formats = {self.precision}
         if self.bf16:
             formats.add("bf16")

@@ -110,7 +110,7 @@ def sizes_of_files(folder: Path) -> dict[str, int]:
 
 
 def find_foreign(checkpoint: Path) -> str | None:
-    """A file in a complete checkpoint that the run did not write, or not as it is.
+    """A file in a complete checkpoint that the run did not write, or not as it is; else None.
 
     Of a link it is the link itself.
     """

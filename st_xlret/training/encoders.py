@@ -93,6 +93,7 @@ class EncoderArguments:
         )
 
     def _load_checkpoint(self, name: str) -> SentenceTransformer:
+        """The encoder of `--model`, with the length and pooling that were asked for."""
         model = load_model(name)
         if self.max_seq_length is not None and isinstance(model[0], StaticEmbedding):
             logger.warning(
@@ -114,6 +115,8 @@ class EncoderArguments:
         return model
 
     def _make_tokenizer(self, texts: TextColumns, args: ScriptArguments) -> PreTrainedTokenizerFast:
+        """A tokenizer of the texts, kept in the output folder for a resumed run."""
+
         def train(folder: Path) -> None:
             sample = list(balanced_texts(texts, _CHARACTERS, seed=args.seed))
             if not sample:

@@ -64,7 +64,7 @@ class LossStateCallback(TrainerCallback):
         """Whether a resumed run has to begin with them, as where a part of them is kept."""
 
     def watch_losses(self, losses: Any) -> None:
-        """Keep these losses, in place of those of before."""
+        """Set `all_losses` by name and, of these, `losses` of this package; those of before go."""
         self.all_losses: Mapping[str, Any] = losses_by_name(losses)
         self.losses: dict[str, CrossLingualLoss] = {}
         for name, loss in self.all_losses.items():
@@ -144,7 +144,10 @@ class LossStateCallback(TrainerCallback):
             self._broadcast_state()
 
     def take_start(self, checkpoint: Path) -> None:
-        """Refuse to resume with another start model, where its weights count."""
+        """Take the start of the run that is resumed for that of this one.
+
+        Another start model is refused, where its weights count.
+        """
         before = read_record(checkpoint).start
         if self.keeps_start and before != self.start:
             raise ValueError(
@@ -154,7 +157,10 @@ class LossStateCallback(TrainerCallback):
         self.start = before
 
     def _check_alone(self, state: TrainerState) -> None:
-        """Refuse two callbacks of one run: the checkpoints would hold the state of the last one."""
+        """Join the callbacks in training; refuse a second one of the same run.
+
+        The checkpoints would hold the state of the last one alone.
+        """
         self._state = state
         _CALLBACKS.add(self)
         for other in _CALLBACKS:
@@ -285,9 +291,10 @@ def tell_epoch(loader: Any, epoch: int) -> None:
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:
-    """Average gradients over all ranks, at least in float32.
+    """Average gradients over all ranks, in place, at least in float32.
 
-    A rank without a gradient counts as zeros.
+    All ranks call it, with their parameters in one order. A rank without a gradient counts as
+    zeros.
     """
     for parameter in parameters:
         has_gradient = float(parameter.grad is not None)

@@ -76,6 +76,7 @@ def check_deletable(folder: Path) -> None:
 
 
 def _holds_one_of(folder: Path, inputs: Iterable[Any]) -> bool:
+    """Whether a folder, with its links resolved, is or holds one of the inputs."""
     for value in inputs:
         path = Path(os.path.realpath(os.path.expanduser(str(value))))
         if folder == path or folder in path.parents:

@@ -49,9 +49,10 @@ class AnswerOptions(TextOptions):
         negatives: int,
         evaluated: int,
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
-        """As many questions as are read, with sentences that answer and others.
+        """As many questions as the run reads, with answering and other sentences, and an evaluator.
 
-        And an evaluator of held-out ones.
+        Both None without questions or negatives; the evaluator measures held-out questions, and is
+        None where there are none.
         """
         if not self.retrieval or not negatives:
             return None, None
@@ -103,7 +104,7 @@ class QuestionOptions(AnswerOptions):
         *,
         languages: list[str] | None = None,
     ) -> tuple[Dataset, InformationRetrievalEvaluator | None]:
-        """Questions without those of the test, and an evaluator.
+        """Questions without those of the test, and an evaluator, None if none are held out.
 
         `model` mines negatives where the files hold none.
         """
@@ -167,7 +168,7 @@ class QuestionOptions(AnswerOptions):
         return load_from_disk(make_folder(args, "negatives", mine, keep=args.resume))
 
     def lareqa_evaluator(self) -> LAReQAEvaluator | None:
-        """The evaluator of `test`."""
+        """The evaluator of `test`; None without."""
         if not self.test:
             return None
         return LAReQAEvaluator.from_directory(self.test, context=self.context)

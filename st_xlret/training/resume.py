@@ -70,7 +70,7 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
 
 
 def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
-    """Where to go on, if asked to; else old checkpoints are deleted.
+    """Where to go on; None begins anew: then the checkpoints of an earlier run are deleted.
 
     Exits if the run had other options.
     """
@@ -96,6 +96,7 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
 
 
 def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
+    """Exit with a list of the options that are not those of the checkpoint."""
     before = read_record(checkpoint).options
     changed = []
     for name in sorted(before.keys() | options.keys()):

@@ -73,6 +73,7 @@ class Run:
         args.hub_token = None
         self.options = options_to_compare(args, options)
         self._losses = read_loss_options(self.options.get("loss_options") or "{}")
+        self._unread_losses = set(self._losses)
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
         logger.info(
@@ -88,7 +89,8 @@ class Run:
         `train_and_save` refuses those of losses that the run does not have.
         """
         arguments = dict(defaults)
-        for key, value in self._losses.pop(name, {}).items():
+        self._unread_losses.discard(name)
+        for key, value in self._losses.get(name, {}).items():
             default = defaults.get(key)
             if isinstance(value, dict) and default is not None:
                 arguments[key] = with_changes(default, value)
@@ -117,8 +119,10 @@ class Run:
             evaluators: They measure the model before and after training; None is left out.
             test: Measures the finished model.
         """
-        if self._losses:
-            raise ValueError(f"--loss_options: this run has no losses {sorted(self._losses)}")
+        if self._unread_losses:
+            raise ValueError(
+                f"--loss_options: this run has no losses {sorted(self._unread_losses)}"
+            )
         is_first = trainer.is_world_process_zero()
         repository = self._open_repository() if self._push and is_first else None
         model = trainer.model
@@ -147,7 +151,10 @@ class Run:
         return results
 
     def _prepare_trainer(self, trainer: CrossLingualTrainer) -> None:
-        """Let the Trainer keep the run's options and checkpoints, and log often enough."""
+        """Set the Trainer's callback and arguments to keep the run's options and checkpoints.
+
+        A short run logs more often.
+        """
         trainer.loss_state.options = self.options
         trainer.loss_state.keeps_start = True
         trainer.loss_state.keep = self.args.save_total_limit
@@ -156,6 +163,7 @@ class Run:
             trainer.add_callback(LogOftenInShortRuns())
 
     def _open_repository(self) -> Repository:
+        """The repository to push to, which is made or refused here, before the training."""
         args = self.args
         return Repository(
             args.hub_model_id or self.output.resolve().name,

@@ -127,6 +127,7 @@ def _translations_of(pairs: Dataset, pivot: str) -> list[_Learned]:
 
 
 def _further_texts(questions: Dataset | None, pivot: str) -> dict[Role, list[str]]:
+    """Questions of others in the pivot, and their passages, by role; empty lists without any."""
     if questions is None:
         return {"query": [], "document": []}
     is_in_pivot = np.array(questions["language"][:], str) == pivot

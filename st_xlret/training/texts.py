@@ -74,6 +74,7 @@ def balanced_texts(columns: TextColumns, characters: int, *, seed: int = 0) -> I
 
 
 def _texts_of_language(sources: list[_Source], characters: float) -> Iterator[str]:
+    """Texts of about so many characters, evenly from the sources."""
     left = characters
     # Small sources first, whole: what they lack is filled from the larger ones.
     ordered = sorted(sources, key=lambda source: len(source.rows))

@@ -265,6 +265,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return self.args.seed
 
     def _package_loss_of(self, dataset: Any) -> CrossLingualLoss | None:
+        """The loss of this package that a data set is for; None where it is of others."""
         if not isinstance(self.loss, Mapping):
             return package_loss(self.loss)
         # The host puts the name of a data set into its rows.
@@ -303,7 +304,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return result
 
     def _prepare_encoder(self, model: SentenceTransformer) -> None:
-        """Set what of an encoder is trained and how its layers compute, until the training ends."""
+        """Set what of an encoder is trained and how its layers compute, until the training ends.
+
+        `train` takes it back, so it is called within: `_take_back` is open then.
+        """
         args = self.args
         take_back = self._take_back
         take_back.enter_context(changed_dropout(model, args.dropout))
@@ -345,7 +349,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     # arguments of the trial, then calls `create_optimizer`.
 
     def call_model_init(self, trial: Any = None) -> Any:
-        """A new model for a training, and new losses for it."""
+        """A new model for a training, and new losses for it.
+
+        In a training it is prepared here; in a trial later, when the host has set the arguments.
+        """
         model: Any = super().call_model_init(trial)
         ensure_card_data(model)
         if getattr(self, "is_in_train", False):
@@ -377,6 +384,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
 
     def _replace_losses(self, model: SentenceTransformer) -> None:
+        """Build the losses on a new model, and let the callback watch them."""
         if self._loss_as_given is None:
             return
         self.loss = build_losses(self._loss_as_given, model)
@@ -438,7 +446,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return loss * self._parts
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Log, with the mean of each loss since the last line."""
+        """Log, with the mean of each loss since the last line. All ranks call it."""
         if "loss" in logs:
             logs.update(self._mean_losses())
             self._loss_values = {}
@@ -503,7 +511,10 @@ def adapt_arguments(
     parts: int,
     is_stream: bool,
 ) -> None:
-    """Set what the host needs of its arguments for joint steps, streams and two encoders."""
+    """Set, in place, what the host needs for joint steps, streams and two encoders.
+
+    Of two encoders, the weights that no pass reads are frozen.
+    """
     # A joint step is one round over the data sets: the host accumulates their gradients.
     args.gradient_accumulation_steps *= parts
     if is_stream and args.batch_sampler is None:
