@@ -204,12 +204,13 @@ class _Index:
     def _describe_model(self) -> VectorsMetadata:
         """What a search has to know of the encoder, for the metadata of the index."""
         from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt
+        from st_xlret.stores.descriptions import metric_of
 
         name = self._options.model or ""
         folder = os.path.expanduser(name)
         return {
             "model": os.path.abspath(folder) if os.path.isdir(folder) else name,
             "fingerprint": fingerprint(self._model),
-            "metric": "dot" if self._model.similarity_fn_name == "dot" else "cosine",
+            "metric": metric_of(self._model.similarity_fn_name, name) or "cosine",
             "prompts": {role: role_prompt(self._model, role) for role in PROMPT_NAMES},
         }

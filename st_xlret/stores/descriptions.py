@@ -10,13 +10,14 @@ METRICS: dict[str, Metric] = {
     "dot": "dot",
     "ip": "dot",
     "euclid": "euclidean",
+    "euclidean": "euclidean",
     "l2": "euclidean",
 }
-"""What the stores call the metrics, in lower case."""
+"""What stores and models call the metrics, in lower case."""
 
 
 def metric_of(name: str | None, where: str) -> Metric | None:
-    """The metric that a store calls so; None if it calls none.
+    """The metric that a store or a model calls so; None if it calls none.
 
     A `ValueError` is of one that maps do not keep.
     """

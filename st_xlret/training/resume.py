@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerState
 
+from st_xlret.data.pair_files import moses_files
 from st_xlret.modules.adapters import merge_adapters
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
@@ -24,7 +26,7 @@ from st_xlret.training.trainer import CrossLingualTrainer
 logger = logging.getLogger(__name__)
 
 _FREE = re.compile(
-    "log|save_(?!only_model)|eval_|hub_|push_|report_|resume|dataloader_|trackio_|ddp_|"
+    "log|save_(?!only_model)|eval_|hub_|push_|report_|resume|dataloader_(?!drop_last)|trackio_|ddp_|"
     "output_dir|overwrite|license|run_name|project|disable_tqdm|local_rank"
 )
 """Beginnings of options that a resumed run may change: they do not change what is learned."""
@@ -60,9 +62,12 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
     digest = hashlib.sha256()
     for source in sources:
         path = Path(str(source)).expanduser()
-        for file in sorted([path, *path.rglob("*")]):
+        files = {path, *path.rglob("*")}
+        if path.is_file():
+            files.update(moses_files(path) or ())
+        for file in sorted(files):
             if file.is_file() and output not in file.parents:
-                digest.update(str(file.relative_to(path)).encode())
+                digest.update(os.path.relpath(file, path).encode())
                 with open(file, "rb") as content:
                     while part := content.read(2**20):
                         digest.update(part)

@@ -48,18 +48,36 @@ def test_an_index_names_its_model_and_is_replaced_if_asked(
     assert {*file.parent.glob("[!.]*")} == {documents, file}
     with pytest.raises(SystemExit, match=f"{file}.*--overwrite"):
         main(command)
-    encoder.similarity_fn_name = "dot"
-    encoder.save(str(file.parent / "dot"))
-    main([*command, "--overwrite", "--model", str(file.parent / "dot")])
-    expected = encoder.encode(table["text"].to_pylist())
-    np.testing.assert_allclose(
-        np.stack(pq.read_table(file)["vector"].to_numpy()), expected, atol=1e-3
-    )
     documents.write_text('{"language": "en", "sentences": ["sun", "", "moon star"]}\n{\n')
     with pytest.raises(SystemExit, match=r"documents\.jsonl, line 2"):
         main([*command, "--overwrite"])
     main([*command, "--overwrite", "--skip_bad_lines"])
     assert pq.read_table(file)["text"].to_pylist() == ["sun", "moon star"]
+
+
+@pytest.mark.parametrize("similarity", ["dot", "euclidean"])
+def test_vectors_whose_length_counts_keep_it(
+    command: list[str], model: Path, tmp_path: Path, similarity: str
+) -> None:
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.similarity_fn_name = similarity
+    encoder.save(str(tmp_path / "other"))
+    main([*command, "--model", str(tmp_path / "other")])
+    table = pq.read_table(command[-1])
+    assert json.loads(table.schema.metadata[b"st_xlret"])["metric"] == similarity
+    expected = encoder.encode(table["text"].to_pylist())
+    np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), expected, atol=1e-3)
+
+
+def test_an_index_has_a_metric_that_search_knows(
+    command: list[str], model: Path, tmp_path: Path
+) -> None:
+    encoder = SentenceTransformer(str(model), device="cpu")
+    encoder.similarity_fn_name = "manhattan"
+    encoder.save(str(tmp_path / "other"))
+    with pytest.raises(SystemExit, match="manhattan"):
+        main([*command, "--model", str(tmp_path / "other")])
+    assert not Path(command[-1]).exists()
 
 
 @pytest.mark.parametrize("call", [2, 3])

@@ -88,6 +88,12 @@ def test_a_checkpoint_without_the_optimizer_is_not_resumed(tmp_path: Path) -> No
         run_of(tmp_path / "new", **STEPS, resume=True)
 
 
+def test_batches_that_are_left_out_are_no_free_option(tmp_path: Path) -> None:
+    kept = Run(arguments(tmp_path, dataloader_num_workers=1), Namespace()).options
+    dropped = Run(arguments(tmp_path, dataloader_drop_last=True), Namespace()).options
+    assert {name for name in kept if kept[name] != dropped[name]} == {"dataloader_drop_last"}
+
+
 def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> None:
     documents = tmp_path / "documents"
     documents.mkdir()
@@ -103,6 +109,16 @@ def test_other_data_under_the_same_name_are_no_resumed_run(tmp_path: Path) -> No
     (documents / "a.txt").rename(documents / "fr.txt")
     renamed = Run(arguments(output), data).options
     assert renamed["content of documents"] != after["content of documents"]
+
+
+def test_the_other_side_of_parallel_files_is_content_too(tmp_path: Path) -> None:
+    for code in ("en", "fr"):
+        (tmp_path / f"talks.en-fr.{code}").write_text(code)
+    data = Namespace(pairs=[str(tmp_path / "talks.en-fr.en")])
+    before = Run(arguments(tmp_path / "run"), data).options
+    (tmp_path / "talks.en-fr.fr").write_text("other translations")
+    after = Run(arguments(tmp_path / "run"), data).options
+    assert before["content of pairs"] != after["content of pairs"]
 
 
 @pytest.mark.parametrize("text", ["ccp=2", "[1]", '{"ccp": null}'])
