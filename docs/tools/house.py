@@ -23,6 +23,7 @@ ROOMS = [
 # One file each; a file imports only those to its right.
 FOUNDATION = [
     "languages",
+    "field_names",
     "columns",
     "precision",
     "options",

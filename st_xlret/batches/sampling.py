@@ -173,7 +173,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
         return np.where(leaves, others, languages)
 
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
-        """The rows to sample from, by language."""
+        """The rows to sample from, by language; the draw depends on the order of both."""
         check_languages_of_rows(dataset)
         names = Declared(dataset.column_names).of("language")
         return [group.rows for group in rows_by_value(dataset, names)]

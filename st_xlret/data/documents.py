@@ -226,6 +226,7 @@ class _DocumentSources:
         return LanguageIdentifier()
 
     def _add_hub_dataset(self, name: str) -> None:
+        """Add a data set of the Hub to what is read, and its identity."""
         rows, identity = _hub_rows_and_identity(name)
         self._collections[name] = rows
         self.identities.append(identity)

@@ -144,7 +144,10 @@ class _Rows:
         return pair.source, pair.target, source_language, target_language
 
     def outcome_of(self, pair: Pair, row: Row | None) -> str:
-        """`pairs` if the row is kept, else why it is not."""
+        """`pairs` if the row is kept, else why it is not.
+
+        A row is looked at once: the second time, it is a repeated one.
+        """
         if row is None:
             return "other_languages"
         if pair.score is not None and not self._is_high(pair.score):

@@ -140,7 +140,10 @@ class _Rows:
         return _Row(example.query, positive, negatives, code)
 
     def outcome_of(self, row: "_Row") -> str:
-        """`examples` if the row is kept, else why it is not."""
+        """`examples` if the row is kept, else why it is not.
+
+        A row is looked at once: the second time, it is a repeated one.
+        """
         if row.language is None:
             return "other_languages"
         if not row.query or not row.positive:

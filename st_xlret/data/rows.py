@@ -19,7 +19,11 @@ class Group(NamedTuple):
 
 
 def rows_by_value(dataset: Dataset, columns: list[str]) -> list[Group]:
-    """The rows of each combination of the values of some columns."""
+    """The rows of each combination of the values of some columns, ascending.
+
+    Combinations come in the order in which the values of each column come first; those without rows
+    are left out.
+    """
     number = np.zeros(len(dataset), dtype=np.int64)  # of each row's combination
     lists = []
     for column in columns:

@@ -35,7 +35,7 @@ def fold_text(text: str) -> str:
 def stop_words(language: str) -> frozenset[str]:
     """The stop words of a language, after `fold_text`, from the library `stopwordsiso`.
 
-    None if it has no list.
+    None at all, an empty set, where it has no list.
     """
     stopwordsiso = import_optional("stopwordsiso", extra="words", needed_for="lists of stop words")
     primary = language.partition("-")[0]

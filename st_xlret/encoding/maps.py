@@ -79,7 +79,10 @@ def router_tasks(
 
 
 def _router_task(languages: dict[str, str], code: str | None, role: Role | None) -> str | None:
-    """The task of texts in a language: the role, if there are no maps or it names none."""
+    """The task of texts in a language: the role, if there are no maps or it names none.
+
+    A `ValueError` refuses a language without a map.
+    """
     if not languages or not code or code == UNKNOWN:
         return role
     known = find_language(code, languages.values())

@@ -210,6 +210,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
 
 
 def _names_by_sentence(sentences: Mapping[str, str]) -> dict[str, list[str]]:
+    """Each sentence once, with the ids that have it, in the order of the corpus."""
     names: dict[str, list[str]] = {}
     for name, text in sentences.items():
         names.setdefault(text, []).append(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import NamedTuple, TypeAlias
@@ -241,7 +242,7 @@ class _Translations:
     """Ids of texts that say the same."""
 
     def __init__(self) -> None:
-        self._group_of: dict[str, set[str]] = {}
+        self._group_of: dict[str, AbstractSet[str]] = {}
 
     def add(self, one: str, other: str) -> None:
         """Say that two texts are translations of each other."""
@@ -249,7 +250,7 @@ class _Translations:
         for name in group:
             self._group_of[name] = group
 
-    def of(self, name: str) -> set[str]:
+    def of(self, name: str) -> AbstractSet[str]:
         """The translations of a text, and itself."""
         return self._group_of.get(name, {name})
 

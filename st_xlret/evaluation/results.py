@@ -34,6 +34,7 @@ def result_text(result: BenchmarkResult, model_name: str) -> str:
 
 
 def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
+    """The averages, and what results are compared by, in one row."""
     header = ["benchmark", "model"]
     row = [result.benchmark, model_name]
     for metric, value in result.average.items():
@@ -49,6 +50,7 @@ def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
 
 
 def _table_of_languages(result: BenchmarkResult) -> str:
+    """All metrics by language, the average last."""
     records = []
     for name, values in [*result.scores.items(), ("average", result.average)]:
         record = {"language": name}

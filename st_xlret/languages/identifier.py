@@ -41,6 +41,7 @@ class LanguageIdentifier:
         self._model.set_languages(list(self._code_of))
 
     def _add(self, code: str) -> None:
+        """Take a language to choose from into account, or note it as `unknown`."""
         label = find_language(code, self.labels)
         if label is None:
             self.unknown.append(code)
@@ -48,7 +49,10 @@ class LanguageIdentifier:
             self._code_of[label] = code
 
     def identify(self, text: str, wanted: Iterable[str] = ()) -> str:
-        """The language of a text, as it is written in `wanted` if it is one of these."""
+        """The language of a text, as it is written in `wanted` if it is one of these.
+
+        Without `languages`, what it finds for an unclear text depends on the texts before.
+        """
         label, probability = self._model.classify(text)
         if self._clear is not None:
             if probability >= _CLEAR:

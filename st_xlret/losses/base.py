@@ -284,7 +284,7 @@ class CrossLingualLoss(nn.Module):
         return owned
 
     def owned_state(self) -> dict[str, Tensor]:
-        """Parameters and buffers that belong to the loss and not to the encoder, by name."""
+        """Parameters and buffers that belong to the loss and not to the encoder, not copied."""
         state = self.state_dict()
         for name in list(state):
             if not is_owned(name):

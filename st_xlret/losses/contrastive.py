@@ -83,10 +83,9 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
 
 
 def translation_groups(text: Tensor) -> Tensor:
-    """The group of each row of pairs: those that are connected by shared texts have one number.
+    """The group of each row of pairs, (2N,): those connected by shared texts have one number.
 
-    Args:
-        text: The text of each row (2N,), first of the sources and then of the targets.
+    `text` is the text of each row (2N,), first of the sources and then of the targets.
     """
     pairs = len(text) // 2
     distinct, code = text.unique(return_inverse=True)

@@ -129,7 +129,10 @@ class MaskedLMLoss(CrossLingualLoss):
         sentence_features: Iterable[dict[str, Tensor]],
         labels: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of a batch of texts."""
+        """Compute the loss of a batch of texts; in training, the next one hides other tokens.
+
+        All ranks call it together.
+        """
         columns = self.read_columns(sentence_features)
         loss, count = self.mean_of_masked_tokens(columns)
         if self.updates_state:

@@ -147,7 +147,11 @@ def number_of_heads(features: int) -> int:
 
 
 def attend(layer: nn.TransformerEncoderLayer, x: Tensor, rows: Tensor, padding: Tensor) -> Tensor:
-    """The layer's output at `x`, which attends to all `rows`."""
+    """The layer's output at `x` (n, 1, h), which attends to all `rows` (n, places, h).
+
+    `padding` (n, places) is True at padding. The layer has GELU, and norms behind its parts, as
+    `DocumentEncoder` makes it.
+    """
     attended, _ = layer.self_attn(x, rows, rows, key_padding_mask=padding, need_weights=False)
     x = layer.norm1(x + layer.dropout1(attended))
     hidden = layer.dropout(F.gelu(layer.linear1(x)))

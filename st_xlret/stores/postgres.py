@@ -347,6 +347,7 @@ class PostgresStore(Store):
         return int(self._run_briefly(run))
 
     def _fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
         with self.connection.cursor(binary=True) as cursor:
             rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
         return rows

@@ -28,7 +28,7 @@ class RerunCounts:
     changed: int = 0
 
     def count(self, due: "Due") -> None:
-        """Count the rows of a batch that had a mapped vector before."""
+        """Count the rows of a batch that had a mapped vector before, once for each batch."""
         self.kept += int(due.is_kept.sum())
         self.changed += int(due.is_changed.sum())
 

@@ -86,7 +86,7 @@ class Run:
     def loss_arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The arguments of a loss: defaults, changed by `--loss_options`.
 
-        `train_and_save` refuses those of losses that the run does not have.
+        `train_and_save` refuses those of losses that are not asked for here before.
         """
         arguments = dict(defaults)
         self._unread_losses.discard(name)
