@@ -1,0 +1,28 @@
+"""What README and the first pages both say is said alike."""
+
+import re
+
+from tests.conftest import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+INDEX = (REPOSITORY / "docs" / "index.md").read_text(encoding="utf-8")
+START = (REPOSITORY / "docs" / "getting-started.md").read_text(encoding="utf-8")
+
+
+def installs_of(page: str) -> list[str]:
+    return re.findall(r"^pip install .*$", page, re.MULTILINE)
+
+
+def gains_of(page: str) -> list[str]:
+    table = re.findall(r"^\|.*\|$", page.partition("takes |")[2], re.MULTILINE)
+    return [row for row in table if row.endswith(("| |", "minutes |", "anew |", "hour |"))]
+
+
+def test_the_package_is_installed_by_one_line() -> None:
+    assert installs_of(README) == installs_of(INDEX) == installs_of(START)
+
+
+def test_the_gains_are_the_same() -> None:
+    rows = gains_of(README)
+    assert len(rows) == 5
+    assert [row.replace("](docs/", "](") for row in rows] == gains_of(INDEX)
