@@ -2,6 +2,7 @@
 
 import re
 
+from st_xlret.calibration.panels import weak_language_phrases
 from tests.conftest import REPOSITORY
 
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -26,3 +27,8 @@ def test_the_gains_are_the_same() -> None:
     rows = gains_of(README)
     assert len(rows) == 5
     assert [row.replace("](docs/", "](") for row in rows] == gains_of(INDEX)
+
+
+def test_the_page_of_one_language_lists_the_languages_of_the_phrases() -> None:
+    page = (REPOSITORY / "docs" / "guides" / "one-language.md").read_text(encoding="utf-8")
+    assert f"`{' '.join(sorted(weak_language_phrases()))}`" in page
