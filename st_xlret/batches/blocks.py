@@ -131,15 +131,15 @@ class BlockBatchSampler(DefaultBatchSampler):
             blocks = cut_into_blocks(lengths, self.block_size, generator)
             order = generator.permutation(np.flatnonzero(blocks.length > 1))
             first_rows = self.documents.starts[group][blocks.document] + blocks.begin
-            for batch in pack_blocks(blocks, order.tolist(), self.sentences_per_batch):
+            for batch in _pack_blocks(blocks, order.tolist(), self.sentences_per_batch):
                 lengths_of_batch = blocks.length[batch]
-                places = rows_in_random_order(first_rows[batch], lengths_of_batch, generator)
+                places = _rows_in_random_order(first_rows[batch], lengths_of_batch, generator)
                 rows = self.documents.rows[places]
                 shares = row_ranges_by_rank(lengths_of_batch, self.ranks)
                 yield [rows[first:last].tolist() for first, last in shares]
 
 
-def pack_blocks(
+def _pack_blocks(
     blocks: CutBlocks,
     order: Sequence[int],
     most_sentences: int,
@@ -174,7 +174,7 @@ def pack_blocks(
             yield list(batch.values())
 
 
-def rows_in_random_order(
+def _rows_in_random_order(
     first_rows: np.ndarray,
     lengths: np.ndarray,
     generator: np.random.Generator,

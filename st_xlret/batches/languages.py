@@ -15,12 +15,12 @@ def language_ids(codes: Sequence[Any], column: str) -> list[int]:
     """The integers of languages; a ValueError names the column and the row of what is none."""
     ids = []
     for row, code in enumerate(codes):
-        language = check_language_or_unknown(code, column, row)
+        language = _check_language_or_unknown(code, column, row)
         ids.append(language_to_id(language))
     return ids
 
 
-def check_language_or_unknown(value: Any, column: str, row: int) -> str:
+def _check_language_or_unknown(value: Any, column: str, row: int) -> str:
     """The language of a text in normal form; `und`, the unknown one, stays.
 
     Raises:
@@ -38,13 +38,13 @@ def check_languages_of_rows(dataset: Dataset) -> set[str]:
         table = dataset.with_format("arrow", columns=[column])[:]
         values = table[column]
         for value in pc.unique(values).to_pylist():
-            row = first_row_with(value, values)
-            language = check_language_or_unknown(value, column, row)
+            row = _first_row_with(value, values)
+            language = _check_language_or_unknown(value, column, row)
             languages.add(language)
     return languages
 
 
-def first_row_with(value: Any, values: pa.ChunkedArray) -> int:
+def _first_row_with(value: Any, values: pa.ChunkedArray) -> int:
     """The first row with a value; Arrow finds no missing one by itself."""
     if value is None:
         return pc.index(values.is_null(), True).as_py()

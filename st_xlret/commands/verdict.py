@@ -39,7 +39,7 @@ def command_in_words(command: str, *groups: Any, **changes: object) -> str:
     return without_secrets(shlex.join(words))
 
 
-def advised_command(
+def _advised_command(
     comparison: Comparison,
     options: Arguments,
     texts: SampleArguments,
@@ -88,7 +88,7 @@ def print_result(
     from st_xlret.calibration.panels import panel_paragraphs
 
     if comparison is not None:
-        command = advised_command(comparison, options, texts, stored)
+        command = _advised_command(comparison, options, texts, stored)
         print_verdict(comparison, command, details=options.details)
         return
     panel = ", ".join(code for code in panel_paragraphs() if code not in languages)

@@ -36,7 +36,7 @@ _ENDING = re.compile(
 )
 
 
-def format_of(file: Path) -> _Format | None:
+def _format_of(file: Path) -> _Format | None:
     """The format of a file by its name; None if documents are not read from such files."""
     match = _ENDING.search(file.as_posix())
     if not match:
@@ -46,7 +46,7 @@ def format_of(file: Path) -> _Format | None:
 
 def is_text_file(file: Path) -> bool:
     """Whether a file has text without fields."""
-    return format_of(file) in ("txt", "md")
+    return _format_of(file) in ("txt", "md")
 
 
 def language_in_name_or_none(file: Path) -> str | None:
@@ -62,7 +62,7 @@ def language_in_name_or_none(file: Path) -> str | None:
 
 def field_names(file: Path) -> list[str]:
     """The fields of the records of a file, those of the first one where each has its own."""
-    kind = format_of(file)
+    kind = _format_of(file)
     if kind == "parquet":
         try:
             return list(pq.read_schema(file).names)
@@ -82,7 +82,7 @@ def field_names(file: Path) -> list[str]:
 
 def read_records(file: Path, column: str | None, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:
     """Stream the records of a file; `column` may be the number of a column of a table."""
-    kind = format_of(file)
+    kind = _format_of(file)
     if kind == "parquet":
         yield from _parquet_records(file)
     elif kind in ("tsv", "csv"):
@@ -148,7 +148,7 @@ def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: P
 
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:
-    if format_of(file) == "tsv":
+    if _format_of(file) == "tsv":
         return read_tabbed_table(file, bad_lines)
     return read_table(file, bad_lines)
 
@@ -156,7 +156,7 @@ def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str
 def _text_file_records(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, Any]]:
     """The runs of lines between blank lines; those of Markdown are one paragraph each."""
     language = language_in_name_or_none(file)
-    is_markdown = format_of(file) == "md"
+    is_markdown = _format_of(file) == "md"
     lines: list[str] = []
     last = 0
     for number, line in chain(reading.read_lines(file, bad_lines), [(0, "")]):

@@ -379,7 +379,10 @@ def _joined(rows: Iterable[_Row], *, in_one_text: bool) -> Iterator[Document]:
 
 
 def _by_language(parts: Sequence[Document], in_one_text: bool) -> Iterator[Document]:
-    """A document in several languages is one in each."""
+    """A document in several languages is one in each, in the order in which they come first.
+
+    Its place is that of the last part.
+    """
     texts: dict[str, list[str]] = {}
     for part in parts:
         texts.setdefault(part.language, []).extend(filter(None, part.sentences))

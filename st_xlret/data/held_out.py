@@ -24,7 +24,7 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     for group in rows_by_value(pairs, ["source_language", "target_language"]):
         shuffled = generator.permutation(group.rows).tolist()
         groups.append(shuffled)
-        chosen += shuffled[: _count_of(shuffled, per_language)]
+        chosen += shuffled[: _count_to_hold_out(shuffled, per_language)]
     held_out = pairs.select(sorted(chosen))
     texts = [*held_out["source"], *held_out["target"]]
     rest = _rows_without_texts(pairs, ["source", "target"], texts)
@@ -34,7 +34,8 @@ def hold_out_pairs(pairs: Dataset, per_language: int, *, seed: int = 0) -> tuple
     return _hold_out_same_texts(pairs, groups, per_language, most)
 
 
-def _count_of(rows: Sequence[int], per_language: int) -> int:
+def _count_to_hold_out(rows: Sequence[int], per_language: int) -> int:
+    """How many of the rows of a group are held out: a tenth at most."""
     return min(per_language, len(rows) // 10)
 
 
@@ -53,7 +54,7 @@ def _hold_out_same_texts(
     left_out: set[int] = set()
     chosen = set()
     for rows in groups:
-        count = _count_of(rows, per_language)
+        count = _count_to_hold_out(rows, per_language)
         # Those that are left out by now cost the least.
         ordered = sorted(rows, key=lambda row: row not in left_out)
         for row in ordered:

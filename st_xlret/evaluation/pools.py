@@ -144,7 +144,7 @@ def _refuse_missing_texts(table: Dataset, what: str) -> None:
 
 
 def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
-    """The rows in some languages, in the order of these."""
+    """The rows in some languages, in the order of these; in memory."""
     codes = np.array(table["language"][:])
     rows = []
     for language in languages:

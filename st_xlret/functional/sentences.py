@@ -140,7 +140,11 @@ class _Negatives:
 def _sum_of_row_losses(
     p: Tensor, h: Tensor, rows: Tensor, intra: Tensor, cross: Tensor, mu: float
 ) -> Tensor:
-    """The sum of the losses of some rows; their bias is a constant shift, of detached logits."""
+    """The sum of the losses of n rows; their bias is a constant shift, of detached logits.
+
+    `p` (n, d) is of these `rows`, `h` (S, d) of all; `intra` and `cross` (n, S) say which are
+    negatives.
+    """
     logits = p @ h.T
     constant = logits.detach()
     alpha = _mean_where(constant, intra) - _mean_where(constant, cross)

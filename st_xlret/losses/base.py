@@ -102,7 +102,7 @@ class CrossLingualLoss(nn.Module):
         self.batches = self._batch_factory(batches)
         self.state_is_kept = False
         self.may_warn_of_zero = True
-        self.register_forward_hook(warn_of_zero_loss)
+        self.register_forward_hook(_warn_of_zero_loss)
 
     def _batch_factory(self, batches: Batches) -> BatchFactory:
         if batches is None:
@@ -205,7 +205,7 @@ class CrossLingualLoss(nn.Module):
             of_loss = str(data_set.get("loss"))
             columns = data_set.get("columns")
             if columns and type(self).__name__ in of_loss:
-                names.append(names_of_texts(columns))
+                names.append(_names_of_texts(columns))
         return names
 
     def _labels_as_tags(self, columns: Columns, labels: Tensor) -> Columns:
@@ -214,7 +214,7 @@ class CrossLingualLoss(nn.Module):
         is_integer = not labels.is_floating_point()
         if tag and is_integer and not any(tag in features for features in columns):
             if tag == "language_id":
-                check_language_ids(labels)
+                _check_language_ids(labels)
             return [{**features, tag: labels} for features in columns]
         values = labels.unique().tolist()
         if len(columns) > 1 and len(values) > 1:
@@ -331,7 +331,7 @@ class CrossLingualLoss(nn.Module):
         raise ValueError(f"{type(self).__name__}: {problem}. It takes {self.takes}. {way_out}")
 
 
-def names_of_texts(shown: Iterable[str]) -> list[str]:
+def _names_of_texts(shown: Iterable[str]) -> list[str]:
     """The names of columns that a model card shows as code, without the labels."""
     names = []
     for column in shown:
@@ -341,7 +341,7 @@ def names_of_texts(shown: Iterable[str]) -> list[str]:
     return names
 
 
-def check_language_ids(labels: Tensor) -> None:
+def _check_language_ids(labels: Tensor) -> None:
     """Refuse labels that are no languages, such as those of another task."""
     for label in labels.unique().tolist():
         id_to_language(label)
@@ -355,7 +355,7 @@ def is_owned(name: str) -> bool:
     return "model" not in name.split(".")[:2]
 
 
-def warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | Tags) -> None:
+def _warn_of_zero_loss(loss: CrossLingualLoss, inputs: Any, value: Tensor | Tags) -> None:
     """A hook of a loss, which logs once that a batch teaches nothing, as without negatives."""
     if not loss.may_warn_of_zero or not loss.updates_state:
         return

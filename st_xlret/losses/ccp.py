@@ -18,7 +18,7 @@ from st_xlret.modules import AsymmetricBNHead, LanguageMemoryBank
 from st_xlret.ranges import check_positive, check_range
 
 
-def ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
+def _ccp_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
     """Sentences of documents; or windows, in which integer labels may be the languages."""
     language: tuple[Kind, ...] = ()
     if needs_language:
@@ -80,7 +80,7 @@ class CCPLoss(CrossLingualLoss):
     equation = staticmethod(contrastive_context_loss)
     paper = "CCP, Algorithm 1"
     citation = CITATIONS["wu2022ccp"]
-    layouts = ccp_layouts(needs_language=True)
+    layouts = _ccp_layouts(needs_language=True)
     default_batches = Windows
     takes = (
         "sentences with 'document' and 'language', "
@@ -120,7 +120,7 @@ class CCPLoss(CrossLingualLoss):
         self.normalize = normalize
         self.gather_across_devices = gather_across_devices
         self.mini_batch_size = mini_batch_size
-        self.layouts = ccp_layouts(needs_language=not cross_language_negatives)
+        self.layouts = _ccp_layouts(needs_language=not cross_language_negatives)
         keep_padding(model, mini_batch_size=mini_batch_size)
 
     def _make_bank(
@@ -171,7 +171,7 @@ class CCPLoss(CrossLingualLoss):
         self._check_windows(tags)
         # Before the head: else batch statistics differ by rank.
         (centres, contexts), tags = self.gather_rows([centres, contexts], tags)
-        tags = with_language(tags, centres)
+        tags = _with_language(tags, centres)
         document = None
         if self.mask_same_document:
             document = tags.get("document_id")
@@ -239,7 +239,7 @@ class CCPLoss(CrossLingualLoss):
         return options
 
 
-def with_language(tags: Tags, centres: Tensor) -> Tags:
+def _with_language(tags: Tags, centres: Tensor) -> Tags:
     """The tags with a language: where the batch names none, all of it is in one."""
     if "language_id" in tags:
         return tags

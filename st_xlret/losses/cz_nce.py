@@ -142,7 +142,7 @@ class CZNCELoss(PairContrastiveLoss):
             vectors.append(words)
         anchor, positive = torch.cat(vectors).chunk(2)
         if "text_id" in tags:
-            tags["text_id"] = id_of_text_and_word(tags)
+            tags["text_id"] = _id_of_text_and_word(tags)
         return self.compute_loss_from_embeddings(anchor, positive, tags)
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class CZNCELoss(PairContrastiveLoss):
         return options
 
 
-def id_of_text_and_word(tags: Tags) -> Tensor:
+def _id_of_text_and_word(tags: Tags) -> Tensor:
     """A sample is a text with a word: equal texts with other words are others.
 
     As a hash, it may wrap around.

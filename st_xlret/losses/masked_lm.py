@@ -240,20 +240,20 @@ class MaskedLMLoss(CrossLingualLoss):
         seed = self.seed
         if self.updates_state:
             seed = seed + 1_000_003 * self.steps
-        keys = token_keys(input_ids, attention_mask, seed)
-        draw = uniform_numbers(keys, 0).masked_fill(~candidates, 2.0)
+        keys = _token_keys(input_ids, attention_mask, seed)
+        draw = _uniform_numbers(keys, 0).masked_fill(~candidates, 2.0)
         lowest = draw.min()
         if get_world_size() > 1:
             dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
         # The lowest draw of all ranks is always chosen: a short batch still teaches something.
         chosen = candidates & ((draw < self.mask_probability) | (draw == lowest))
-        kind = uniform_numbers(keys, 1)
-        random_ids = (uniform_numbers(keys, 2) * self.vocabulary).long()
+        kind = _uniform_numbers(keys, 1)
+        random_ids = (_uniform_numbers(keys, 2) * self.vocabulary).long()
         masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
         return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
 
 
-def token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
+def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
     """A key for each token (rows, length) from seed, text and place in the text, nothing else."""
     is_token = attention_mask.long()
     place = is_token.cumsum(1)
@@ -262,7 +262,7 @@ def token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tenso
     return _scramble_bits(text + place * _GOLDEN)
 
 
-def uniform_numbers(keys: Tensor, stream: int) -> Tensor:
+def _uniform_numbers(keys: Tensor, stream: int) -> Tensor:
     """A number in [0, 1) for each key, of as many bits as float32 has.
 
     Streams are independent of each other.

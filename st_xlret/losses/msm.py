@@ -30,7 +30,7 @@ from st_xlret.modules import DocumentEncoder, ProjectionHead
 from st_xlret.ranges import check_positive, check_range
 
 
-def msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
+def _msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
     """Sentences of documents; or blocks, in which integer labels may be the documents."""
     needs: tuple[Kind, ...] = ("document", "position")
     if needs_language:
@@ -107,7 +107,7 @@ class MSMLoss(CrossLingualLoss):
     equation = staticmethod(masked_sentence_loss)
     paper = "MSM, Eq. 1-2"
     citation = CITATIONS["zhang2023modeling"]
-    layouts = msm_layouts(needs_language=True)
+    layouts = _msm_layouts(needs_language=True)
     default_batches = Blocks
     takes = (
         "sentences with 'document', 'position' and 'language', "
@@ -160,7 +160,7 @@ class MSMLoss(CrossLingualLoss):
         sides = {"separate": 2, "shared": 1, "none": 0}[heads]
         self.projections = nn.ModuleList(ProjectionHead(features) for _ in range(sides))
         self.register_buffer("steps", torch.tensor(0))
-        self.layouts = msm_layouts(needs_language=not cross_language_negatives)
+        self.layouts = _msm_layouts(needs_language=not cross_language_negatives)
         keep_padding(model, mini_batch_size=mini_batch_size)
 
     def forward(
@@ -204,7 +204,7 @@ class MSMLoss(CrossLingualLoss):
         )
         if self.gather_across_devices and get_world_size() > 1:
             # Before the heads: else batch statistics differ by rank.
-            sentences = gather_sentences(sentences)
+            sentences = _gather_sentences(sentences)
         if not sentences.predicted.any():
             self.refuse("no block of the batch has two sentences")
         predictions, vectors = self._project(sentences)
@@ -232,7 +232,7 @@ class MSMLoss(CrossLingualLoss):
 
         The second tensor tells which (S,) they are.
         """
-        rows = arrange_blocks(tags)
+        rows = _arrange_blocks(tags)
         self._check_blocks(rows, tags)
         of_blocks = rows[(rows >= 0).sum(1) > 1]
         present = of_blocks >= 0
@@ -349,7 +349,7 @@ class MSMLoss(CrossLingualLoss):
         return options
 
 
-def arrange_blocks(tags: Tags) -> Tensor:
+def _arrange_blocks(tags: Tags) -> Tensor:
     """The rows of each block in the order of its sentences (blocks, places), -1 behind them."""
     order = torch.argsort(tags["sentence_position"], stable=True)
     order = order[torch.argsort(tags["block_id"][order], stable=True)]
@@ -358,7 +358,7 @@ def arrange_blocks(tags: Tags) -> Tensor:
     return pad_sequence(rows_of_blocks, batch_first=True, padding_value=-1)
 
 
-def gather_sentences(own: Sentences) -> Sentences:
+def _gather_sentences(own: Sentences) -> Sentences:
     """The sentences of all ranks, one rank after the other.
 
     Ranks may have different numbers of sentences: they are padded to the most, gathered, and cut.

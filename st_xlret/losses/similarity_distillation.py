@@ -122,7 +122,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
     def _check_labels(self, labels: Tensor | None) -> Tensor:
         rows = len(self.teacher)
-        if labels is not None and names_rows(labels, rows):
+        if labels is not None and _names_rows(labels, rows):
             return labels
         self.refuse(f"labels must be rows of the teacher's {rows} vectors, got {labels}")
 
@@ -169,7 +169,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         return {"teacher": f"{len(self.teacher)} vectors", **super().get_config_dict()}
 
 
-def names_rows(labels: Tensor, rows: int) -> bool:
+def _names_rows(labels: Tensor, rows: int) -> bool:
     """Whether all labels are numbers of rows."""
     if labels.is_floating_point():
         return False

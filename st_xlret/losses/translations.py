@@ -46,7 +46,7 @@ class SemanticContrastiveLoss(PairContrastiveLoss):
     ) -> Tensor:
         """Compute the loss of two text columns of N rows."""
         columns = self.read_columns(sentence_features, labels)
-        check_passage_encoder(self, columns)
+        _check_passage_encoder(self, columns)
         source, target = self.embed_columns(columns)
         tags = self.concatenate_tags(columns)
         return self.compute_loss_from_embeddings(source, target, tags)
@@ -91,7 +91,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
     ) -> Tensor:
         """Compute the loss of two columns of N translations and at most one further column."""
         columns = self.read_columns(sentence_features, labels)
-        check_passage_encoder(self, columns)
+        _check_passage_encoder(self, columns)
         return self.compute_loss_from_embeddings(*self.embed_columns(columns))
 
     def compute_loss_from_embeddings(
@@ -108,7 +108,7 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
         return self.weight * language_contrastive_loss(*vectors, reduction=self.reduction)
 
 
-def check_passage_encoder(loss: CrossLingualLoss, columns: Columns) -> None:
+def _check_passage_encoder(loss: CrossLingualLoss, columns: Columns) -> None:
     """Refuse columns that a `Router` sends elsewhere than to passages (Hu et al., section 4)."""
     for router in routers_of(unwrap_model(loss.model)):
         if "document" not in router.sub_modules:

@@ -86,7 +86,7 @@ class CalibrationLayer(Module):
         self.notes = dict(notes or {})
         maps = max(1, len(self.languages))
         if tensors is None:
-            tensors = identity_maps(maps, dimension)
+            tensors = _identity_maps(maps, dimension)
         for name in TENSORS:
             tensor = torch.as_tensor(tensors[name], dtype=torch.float32)
             self.register_buffer(name, tensor.clone())
@@ -198,7 +198,7 @@ class CalibrationLayer(Module):
         return self.matrix[shared_or_own], self.offset[number]
 
 
-def identity_maps(maps: int, dimension: int) -> dict[str, Tensor]:
+def _identity_maps(maps: int, dimension: int) -> dict[str, Tensor]:
     """The tensors of maps that change nothing."""
     return {
         "basis": torch.eye(dimension),

@@ -58,17 +58,17 @@ class ContextualEncoder(nn.Module):
             word_start: (B,).
             word_end: (B,).
         """
-        words = mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
+        words = _mean_of_spans(token_embeddings, attention_mask, word_start, word_end)
         both = torch.cat([sentence_embedding, words], dim=1).to(self.linear.weight.dtype)
         return self.linear_out(F.relu(self.linear(both)))
 
 
-def mean_of_spans(
+def _mean_of_spans(
     token_embeddings: Tensor, attention_mask: Tensor, start: Tensor, end: Tensor
 ) -> Tensor:
     """The mean token vector of one span of each text."""
     mask = attention_mask.bool()
-    check_spans(start, end, mask.sum(dim=1))
+    _check_spans(start, end, mask.sum(dim=1))
     # Counted over tokens, so that padding on the left shifts nothing.
     position = mask.cumsum(dim=1) - 1
     inside = mask & (position >= start[:, None]) & (position < end[:, None])
@@ -77,7 +77,7 @@ def mean_of_spans(
     return torch.einsum("bt,btd->bd", weight, token_embeddings)
 
 
-def check_spans(start: Tensor, end: Tensor, lengths: Tensor) -> None:
+def _check_spans(start: Tensor, end: Tensor, lengths: Tensor) -> None:
     """Refuse spans that are no tokens of their texts."""
     wrong = (start < 0) | (start >= end) | (end > lengths)
     if wrong.any():

@@ -48,7 +48,7 @@ class DocumentEncoder(nn.Module):
         super().__init__()
         check_range(1, layers=layers, max_sentences=max_sentences, rows_at_once=rows_at_once)
         if heads is None:
-            heads = number_of_heads(features)
+            heads = _number_of_heads(features)
         if feedforward is None:
             feedforward = 4 * features
         self.max_sentences = max_sentences
@@ -134,11 +134,11 @@ class DocumentEncoder(nn.Module):
         # Of the last layer's rows only row t of copy t is read, so that only those are computed.
         x = rows.view(copies.shape).diagonal(dim1=1, dim2=2).mT.flatten(0, 1)[:, None]
         assert isinstance(last_layer, nn.TransformerEncoderLayer)
-        predictions = attend(last_layer, x, rows, padding)
+        predictions = _attend(last_layer, x, rows, padding)
         return predictions.view(sentences.shape) * mask[..., None]
 
 
-def number_of_heads(features: int) -> int:
+def _number_of_heads(features: int) -> int:
     """One head per 64 features, or the next smaller number that divides them."""
     heads = max(1, features // 64)
     while features % heads:
@@ -146,7 +146,7 @@ def number_of_heads(features: int) -> int:
     return heads
 
 
-def attend(layer: nn.TransformerEncoderLayer, x: Tensor, rows: Tensor, padding: Tensor) -> Tensor:
+def _attend(layer: nn.TransformerEncoderLayer, x: Tensor, rows: Tensor, padding: Tensor) -> Tensor:
     """The layer's output at `x` (n, 1, h), which attends to all `rows` (n, places, h).
 
     `padding` (n, places) is True at padding. The layer has GELU, and norms behind its parts, as

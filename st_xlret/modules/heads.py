@@ -88,16 +88,16 @@ class AsymmetricBNHead(nn.Module):
             both = norm(torch.cat([centres, contexts]))
             return both[: len(centres)], both[len(centres) :]
         if self.toggle:
-            centres = by_running_statistics(norm, centres)
+            centres = _by_running_statistics(norm, centres)
             contexts = norm(contexts)
         else:
-            contexts = by_running_statistics(norm, contexts)
+            contexts = _by_running_statistics(norm, contexts)
             centres = norm(centres)
         self.toggle.logical_not_()
         return centres, contexts
 
 
-def by_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
+def _by_running_statistics(norm: nn.BatchNorm1d, x: Tensor) -> Tensor:
     """Normalise by the statistics of before the step: call it before the other side moves them."""
     assert norm.running_mean is not None and norm.running_var is not None
     # Copies: a later call may update the originals in place, and the backward pass still needs

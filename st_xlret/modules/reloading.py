@@ -36,7 +36,7 @@ def load_again(
         is_given: Whether a user gave the name, and so means this checkpoint.
     """
     is_known = is_given or revision is not None or os.path.isdir(name)
-    with quiet_transformers():
+    with _quiet_transformers():
         loaded, report = kind.from_pretrained(
             name,
             revision=revision or "main",
@@ -54,7 +54,7 @@ def revision_on_card(model: SentenceTransformer, name: str) -> str | None:
 
 
 @contextmanager
-def quiet_transformers() -> Iterator[None]:
+def _quiet_transformers() -> Iterator[None]:
     """A context in which Transformers reports errors alone."""
     before = transformers.logging.get_verbosity()
     transformers.logging.set_verbosity_error()

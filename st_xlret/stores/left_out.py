@@ -28,7 +28,10 @@ class LeftOut:
         self._first_label: str | None = None
 
     def add(self, reason: Reason, count: int, detail: str = "") -> None:
-        """Count further rows; the detail is the language, or a label that is no code."""
+        """Count further rows; the detail is the language, or a label that is no code.
+
+        Of such labels, the first one stands for all.
+        """
         if reason is Reason.NO_CODE:
             self._first_label = self._first_label or detail
             detail = self._first_label

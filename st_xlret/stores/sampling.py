@@ -83,7 +83,10 @@ def _labels_and_codes(batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]
 
 @lru_cache(maxsize=65_536)
 def _label_and_code(label: str | None) -> tuple[str, str]:
-    """A label and its code; "" for a missing label, and for the code of one that is no code."""
+    """A label and its code, both in normal form; "" for a missing one.
+
+    A label that is no code stays, and its code is "".
+    """
     try:
         code = language_of_label(label) or ""
     except ValueError:

@@ -161,7 +161,7 @@ def cross_lingual_arguments(
             values[name] = value
         else:
             others[name] = value
-    values["precision"] = precision_of_host(args)
+    values["precision"] = _precision_of_host(args)
     if args.batch_sampler == BatchSamplers.BATCH_SAMPLER:
         values["batch_sampler"] = None  # the host's default
     converted = CrossLingualTrainingArguments(**values)
@@ -171,7 +171,7 @@ def cross_lingual_arguments(
     return converted
 
 
-def precision_of_host(args: SentenceTransformerTrainingArguments) -> str:
+def _precision_of_host(args: SentenceTransformerTrainingArguments) -> str:
     """The number format that arguments of the host name."""
     if args.bf16:
         return "bf16"

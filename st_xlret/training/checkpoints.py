@@ -124,7 +124,7 @@ def find_foreign(checkpoint: Path) -> str | None:
 
 
 def delete_old_checkpoints(folder: Path, keep: int, best: str | None) -> None:
-    """Delete all but the newest complete checkpoints of a run, and the best one.
+    """Delete all but the newest `keep` complete checkpoints of a run, 1 at least, and the best one.
 
     What somebody has put into one stays, and so does that checkpoint.
     """

@@ -80,7 +80,7 @@ class EncoderArguments:
         if self.model is not None:
             model = self._load_checkpoint(self.model)
             if isinstance(model[0], Transformer):
-                warn_of_rate(self.model, args)
+                _warn_of_rate(self.model, args)
             return model
         tokenizer = self._make_tokenizer(texts, args)
         if self.from_scratch == "static":
@@ -167,7 +167,7 @@ def _goes_on(args: ScriptArguments) -> bool:
     return args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
 
 
-def warn_of_rate(name: str, args: ScriptArguments) -> None:
+def _warn_of_rate(name: str, args: ScriptArguments) -> None:
     """Say that a whole run at the rate of an untrained encoder harms one that is trained."""
     keeps_some = args.keep_trained < 1 or args.lora_rank
     if args.rate_of_trained is None or keeps_some:

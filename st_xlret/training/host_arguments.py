@@ -21,8 +21,8 @@ def check_host_arguments(
         has_own_loss: Whether a loss of this package draws batches.
         is_stream: Whether the data to train on are streamed.
     """
-    check_of_loading(args, has_own_loss=has_own_loss, is_stream=is_stream)
-    check_of_several_data_sets(args, has_own_loss=has_own_loss)
+    _check_of_loading(args, has_own_loss=has_own_loss, is_stream=is_stream)
+    _check_of_several_data_sets(args, has_own_loss=has_own_loss)
     if args.auto_find_batch_size:
         raise ValueError(
             "auto_find_batch_size: batches are drawn once, in per_device_train_batch_size rows; "
@@ -35,7 +35,7 @@ def check_host_arguments(
         )
 
 
-def check_of_loading(
+def _check_of_loading(
     args: CrossLingualTrainingArguments,
     *,
     has_own_loss: bool,
@@ -58,7 +58,7 @@ def check_of_loading(
         )
 
 
-def check_of_several_data_sets(
+def _check_of_several_data_sets(
     args: CrossLingualTrainingArguments,
     *,
     has_own_loss: bool,

@@ -135,7 +135,7 @@ class LossStateCallback(TrainerCallback):
             folder = Path(self.resume_from or checkpoint_folder(args, state))
             self.take_start(folder)
             self.load_state_dict(load_file(folder / LOSS_STATE_FILE))
-            tell_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
+            _tell_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
         for loss in self.losses.values():
             for inner in loss.modules():
                 if isinstance(inner, CrossLingualLoss):
@@ -173,11 +173,11 @@ class LossStateCallback(TrainerCallback):
     def _check_optimizer(self, encoder: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Refuse a run that would train another model, nothing of it, or not all of the losses."""
         for loss in self.all_losses.values():
-            if is_built_on_another(loss, encoder):
+            if _is_built_on_another(loss, encoder):
                 raise ValueError(
                     "a loss was built on another model than the Trainer's: build it on that one"
                 )
-        held = ids_of_trained_weights(optimizer)
+        held = _ids_of_trained_weights(optimizer)
         if not any(id(weight) in held for weight in encoder.parameters()):
             raise ValueError(
                 "nothing of the encoder would be trained: "
@@ -190,7 +190,7 @@ class LossStateCallback(TrainerCallback):
             )
 
     def _broadcast_state(self) -> None:
-        """All ranks take the state of rank 0."""
+        """All ranks, which call it together, take the state of rank 0."""
         for loss in self.losses.values():
             for tensor in loss.owned_state().values():
                 dist.broadcast(tensor.data, src=0)
@@ -259,7 +259,7 @@ def losses_by_name(losses: Any) -> Mapping[str, Any]:
     return {f"{number}.{type(loss).__name__}": loss for number, loss in enumerate(losses)}
 
 
-def is_built_on_another(loss: nn.Module, encoder: nn.Module) -> bool:
+def _is_built_on_another(loss: nn.Module, encoder: nn.Module) -> bool:
     """Whether a loss, or one that it wraps, has an encoder that is another one."""
     for module in loss.modules():
         model = unwrap_model(getattr(module, "model", encoder))
@@ -268,7 +268,7 @@ def is_built_on_another(loss: nn.Module, encoder: nn.Module) -> bool:
     return False
 
 
-def ids_of_trained_weights(optimizer: torch.optim.Optimizer) -> set[int]:
+def _ids_of_trained_weights(optimizer: torch.optim.Optimizer) -> set[int]:
     """The ids of the weights that an optimizer changes."""
     ids = set()
     for group in optimizer.param_groups:
@@ -278,7 +278,7 @@ def ids_of_trained_weights(optimizer: torch.optim.Optimizer) -> set[int]:
     return ids
 
 
-def tell_epoch(loader: Any, epoch: int) -> None:
+def _tell_epoch(loader: Any, epoch: int) -> None:
     """Tell the batch samplers of a loader their epoch.
 
     The host fails to do so when several processes resume amid one.

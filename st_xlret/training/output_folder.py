@@ -61,10 +61,10 @@ def _check_checkpoints(folder: Path, args: ScriptArguments, inputs: list[Any]) -
             )
         if _holds_one_of(checkpoint.resolve(), inputs):
             raise FileExistsError(f"{checkpoint} holds what is read")
-    check_deletable(folder)
+    _check_deletable(folder)
 
 
-def check_deletable(folder: Path) -> None:
+def _check_deletable(folder: Path) -> None:
     """Refuse to delete the checkpoints of a run, if somebody has put something into one."""
     for checkpoint in complete_checkpoints(folder):
         foreign = find_foreign(checkpoint)
@@ -86,7 +86,7 @@ def _holds_one_of(folder: Path, inputs: Iterable[Any]) -> bool:
 
 def delete_earlier_run(folder: Path) -> None:
     """Delete what says that a run is finished, its picture, and its checkpoints."""
-    check_deletable(folder)  # hours may have passed
+    _check_deletable(folder)  # hours may have passed
     for name in ("results.json", "training.png"):
         check_output_file(folder / name, ours=WRITER).unlink(missing_ok=True)
     for checkpoint in complete_checkpoints(folder):

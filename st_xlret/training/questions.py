@@ -110,7 +110,7 @@ class QuestionOptions(AnswerOptions):
         """
         questions = self._read_questions(languages)
         if self.test:
-            questions = without_test_questions(questions, self.test)
+            questions = _without_test_questions(questions, self.test)
         rest, held_out = hold_out_questions(questions, self.evaluation_questions, seed=args.seed)
         log_held_out("questions", questions, rest, held_out)
         if self.hard_negatives and "negative_1" not in rest.column_names:
@@ -162,7 +162,7 @@ class QuestionOptions(AnswerOptions):
             )
 
         def mine(folder: Path) -> None:
-            mined = mine_negatives(questions, model, self.hard_negatives)
+            mined = _mine_negatives(questions, model, self.hard_negatives)
             mined.save_to_disk(str(folder))  # older versions of fsspec refuse a Path
 
         return load_from_disk(make_folder(args, "negatives", mine, keep=args.resume))
@@ -181,7 +181,7 @@ def _rows_of_run(args: ScriptArguments) -> int | None:
     return rows if rows > 0 else None
 
 
-def without_test_questions(questions: Dataset, test: str) -> Dataset:
+def _without_test_questions(questions: Dataset, test: str) -> Dataset:
     """Leave out the questions of a test set.
 
     A `DataError` if they are more than chance explains.
@@ -200,7 +200,7 @@ def without_test_questions(questions: Dataset, test: str) -> Dataset:
     return questions.select(kept)
 
 
-def mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
+def _mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
     """Give every question hard negatives among the passages of all, by the host.
 
     Those with fewer are left out.

@@ -72,7 +72,7 @@ class Run:
         args.push_to_hub = False
         args.hub_token = None
         self.options = options_to_compare(args, options)
-        self._losses = read_loss_options(self.options.get("loss_options") or "{}")
+        self._losses = _read_loss_options(self.options.get("loss_options") or "{}")
         self._unread_losses = set(self._losses)
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
@@ -93,7 +93,7 @@ class Run:
         for key, value in self._losses.get(name, {}).items():
             default = defaults.get(key)
             if isinstance(value, dict) and default is not None:
-                arguments[key] = with_changes(default, value)
+                arguments[key] = _with_changes(default, value)
             else:
                 arguments[key] = value
         return arguments
@@ -129,7 +129,7 @@ class Run:
         used = [evaluator for evaluator in evaluators if evaluator is not None]
         self._prepare_trainer(trainer)
         checkpoint = checkpoint_to_resume(self.args, self.options)
-        before = evaluator_scores(used, model) if is_first else {}
+        before = _evaluator_scores(used, model) if is_first else {}
         started = time.perf_counter()
         if checkpoint is None or not restore_finished_run(trainer, checkpoint):
             self._train_or_exit(trainer, checkpoint)
@@ -138,10 +138,10 @@ class Run:
         if not is_first:
             return results
         if used:
-            after = evaluator_scores(used, model)
+            after = _evaluator_scores(used, model)
             results["held_out_before"] = before
             results["held_out"] = after
-            print_held_out_scores(before, after)
+            _print_held_out_scores(before, after)
         if test is not None:
             measured = test.evaluate(model)
             results["xquad_r"] = {"scores": measured.scores, "average": measured.average}
@@ -257,7 +257,7 @@ class LogOftenInShortRuns(TrainerCallback):
             control.should_log = state.global_step % steps == 0
 
 
-def read_loss_options(text: str) -> dict[str, dict[str, Any]]:
+def _read_loss_options(text: str) -> dict[str, dict[str, Any]]:
     """The arguments of each loss, by its name; a `ValueError` for what is none."""
     try:
         by_loss = json.loads(text)
@@ -280,14 +280,14 @@ def flattened(options: dict[str, Any]) -> list[Any]:
     return values
 
 
-def with_changes(default: Any, changes: dict[str, Any]) -> Any:
+def _with_changes(default: Any, changes: dict[str, Any]) -> Any:
     """A group of options, of which some are changed."""
     if is_dataclass(default) and not isinstance(default, type):
         return replace(default, **changes)
     return {**default, **changes}
 
 
-def evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
+def _evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
     """The scores of evaluators, without their other entries."""
     scores = {}
     for evaluator in evaluators:
@@ -297,7 +297,7 @@ def evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> d
     return scores
 
 
-def print_held_out_scores(before: dict[str, float], after: dict[str, float]) -> None:
+def _print_held_out_scores(before: dict[str, float], after: dict[str, float]) -> None:
     """Show the scores that say most."""
     for name, score in after.items():
         if name.endswith(("accuracy", "mrr@10")):

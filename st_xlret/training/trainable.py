@@ -59,7 +59,7 @@ def train_in_fp32(modules: Iterable[nn.Module]) -> None:
     """
     turned = set()
     for module in modules:
-        kept = weights_of_quantised(module)
+        kept = _weights_of_quantised(module)
         for weight in [*module.parameters(), *module.buffers()]:
             if weight.dtype in (torch.bfloat16, torch.float16) and id(weight) not in kept:
                 turned.add(str(weight.dtype).removeprefix("torch."))
@@ -68,7 +68,7 @@ def train_in_fp32(modules: Iterable[nn.Module]) -> None:
         logger.info("weights in %s are trained and saved in fp32", " and ".join(sorted(turned)))
 
 
-def weights_of_quantised(module: nn.Module) -> set[int]:
+def _weights_of_quantised(module: nn.Module) -> set[int]:
     """The ids of the weights and buffers of quantised Transformers."""
     ids: set[int] = set()
     for part in module.modules():

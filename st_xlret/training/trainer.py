@@ -126,7 +126,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._parts = len(train_dataset) if is_joint else 1
         # By data set, since the last line of the log.
         self._loss_values: dict[str, list[float]] = {}
-        adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
+        _adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
         self._original: dict[str, Tensor] = {}
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
@@ -428,7 +428,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         In training, its tokens are counted, and a loss that is not finite stops the run.
         """
         name = inputs.get("dataset_name", "")
-        count = count_tokens(inputs)
+        count = _count_tokens(inputs)
         loss: Any = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         if return_outputs:  # an evaluation
             return loss
@@ -504,7 +504,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             check_finite(loss)
 
 
-def adapt_arguments(
+def _adapt_arguments(
     args: CrossLingualTrainingArguments,
     encoder: SentenceTransformer,
     *,
@@ -536,7 +536,7 @@ def delete_adapters(hub: HfApi, name: str, revision: str | None, pushed: Path) -
         hub.delete_files(name, delete_patterns=files, revision=revision, commit_message=message)
 
 
-def count_tokens(inputs: dict[str, Any]) -> Any:
+def _count_tokens(inputs: dict[str, Any]) -> Any:
     """The tokens of a batch without padding."""
     masks = [value.sum() for name, value in inputs.items() if name.endswith("_attention_mask")]
     if masks:
