@@ -88,6 +88,7 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
     from st_xlret.calibration.checks import MIN_TEXTS
     from st_xlret.calibration.choose import fit_and_compare
     from st_xlret.calibration.panels import embed_phrases
+    from st_xlret.encoding import task_languages
 
     count = texts.texts_per_language or _TEXTS
     sample = texts.sample_texts(count, min_texts=MIN_TEXTS, seed=options.seed)
@@ -96,11 +97,13 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
     print_time_of_embedding(chosen)
     encoder = texts.load_encoder()
     documents, as_queries, _ = encoder.embed_sample(chosen)
+    # Phrases are in languages that a model with a map for each of its own has none for.
+    phrases = None if task_languages(encoder.model) else embed_phrases(encoder)
     _, comparison = fit_and_compare(
         documents,
         as_queries,
         {code: part.documents for code, part in sample.items()},
-        phrases=embed_phrases(encoder),
+        phrases=phrases,
         options=replace(_usual_options(documents), normalize=False),
         texts=count,
         neighbours=options.neighbours,

@@ -48,6 +48,8 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
         if isinstance(value, list):  # names of files and data sets are written into checkpoints
             options[name] = [without_secrets(str(each)) for each in value]
             options[f"content of {name}"] = _hash_of_files(value, Path(str(args.output_dir)))
+        if name == "test" and value is not None:  # its questions are left out of the training
+            options[f"content of {name}"] = _hash_of_files([value], Path(str(args.output_dir)))
     for name, value in args.to_dict().items():
         if not _FREE.match(name):
             options[name] = value

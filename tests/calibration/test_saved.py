@@ -43,6 +43,8 @@ def test_a_saved_map_is_the_same(queries: dict | None, how: dict, tmp_path: Path
         DOCUMENTS, queries=queries, model="me/encoder", metric="cosine", **how
     )
     loaded = VectorCalibration.load(calibration.save(tmp_path / "map"))
+    with pytest.raises(ValueError, match="one strength"):
+        loaded.at(calibration.strength / 2)
     assert loaded.metadata() == calibration.metadata()
     assert loaded.fingerprint == calibration.fingerprint
     rows = np.concatenate(list(DOCUMENTS.values()))

@@ -126,6 +126,14 @@ def test_a_strength_that_is_worse_than_another_is_told_with_the_command(
     assert "Command: nothing more to run" in capsys.readouterr().out
 
 
+def test_a_model_with_a_map_for_each_language_is_reported(folder: Path) -> None:
+    calibrate(folder, "--steps", "shift")
+    words = ["--model", str(folder / "out"), "--documents", str(folder / "documents.jsonl")]
+    report([*words, "--output", str(folder / "bias.json")])
+    shares = json.loads((folder / "bias.json").read_text())["documents"]
+    assert shares["same_language_share"] < 0.6
+
+
 def write_pairs(file: Path) -> Path:
     records = []
     for source, target in zip(sentences("en"), sentences("fr"), strict=True):

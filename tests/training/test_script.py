@@ -88,6 +88,16 @@ def test_a_checkpoint_without_the_optimizer_is_not_resumed(tmp_path: Path) -> No
         run_of(tmp_path / "new", **STEPS, resume=True)
 
 
+def test_questions_that_are_left_out_are_content_too(tmp_path: Path) -> None:
+    data = Namespace(test=str(tmp_path / "test"))
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "en.json").write_text("one")
+    before = Run(arguments(tmp_path / "run"), data).options
+    (tmp_path / "test" / "en.json").write_text("two")
+    after = Run(arguments(tmp_path / "run"), data).options
+    assert {name for name in after if after[name] != before[name]} == {"content of test"}
+
+
 def test_batches_that_are_left_out_are_no_free_option(tmp_path: Path) -> None:
     kept = Run(arguments(tmp_path, dataloader_num_workers=1), Namespace()).options
     dropped = Run(arguments(tmp_path, dataloader_drop_last=True), Namespace()).options
