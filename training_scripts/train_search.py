@@ -63,9 +63,7 @@ class SearchArguments:
     contrastive_ratio: float = option(
         0.0, "Share of the batches of translations that draw pairs together (InfoNCE)."
     )
-    negatives: int = option(
-        4, "Sentences of its paragraph that a question is to tell from the answer."
-    )
+    negatives: int = option(4, "Sentences of its paragraph that a question tells from the answer.")
     mini_batch_num_tokens: int = option(
         0, "Tokens to embed at a time, by gradient caching; 0: all."
     )
