@@ -59,7 +59,7 @@ def write_data(folder: Path) -> None:
     write_published_formats(folder)
     write_dictionaries(folder)
     write_tatoeba(folder / "LASER" / "data" / "tatoeba" / "v1")
-    for name in ("xquad-r", "benchmarks/lareqa", "my-collection"):
+    for name in ("xquad-r", "benchmarks/lareqa", "my-beir-folder", "my-collection"):
         texts = {code: sentences_of(code, 6, 13) for code in ("en", "fr", "de", "sw")}
         multilingual_pool(folder / name, texts)
     judgements = folder / "my-collection" / "qrels"
