@@ -117,6 +117,7 @@ def test_a_strength_that_is_given_is_measured_beside_the_others() -> None:
 def test_other_steps_are_measured_beside_lsar() -> None:
     _, compared = compare(translated(), steps=("shift", "scale"))
     assert compared.other_side == {}  # scale maps both sides
+    assert len(compared.as_json()["lsar"]) == len(compared.lsar) > 0
     of_lsar = compare(translated())[1].strengths
     kept = {strength: each.neighbours_kept for strength, each in of_lsar.items()}
     assert {strength: each.neighbours_kept for strength, each in compared.lsar.items()} == kept

@@ -13,7 +13,7 @@ from st_xlret.evaluation import RetrievalData, RetrievalEvaluator, texts_table
 from tests import tiny
 from tests.distributed.workers import Result
 
-pytestmark = pytest.mark.distributed
+pytestmark = [pytest.mark.distributed, pytest.mark.slow]
 ROWS, DIMENSION, K = 67, 12, 9
 
 

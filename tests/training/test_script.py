@@ -289,6 +289,7 @@ def test_a_finished_run_is_restored_with_its_own_start_alone(tmp_path: Path) -> 
         run_of(tmp_path, **STEPS, resume=True, start=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_trained", [0.5, 1.0])
 def test_a_run_goes_on_with_its_own_start_alone(keep_trained: float, tmp_path: Path) -> None:
     options = {**STEPS, "keep_trained": keep_trained}

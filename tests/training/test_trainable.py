@@ -78,6 +78,7 @@ def test_adapters_are_trained_resumed_and_merged(encoder: Path, tmp_path: Path) 
     assert not changed(state_of(model), again)
 
 
+@pytest.mark.slow
 def test_adapters_go_on_on_the_weights_that_they_began_with_alone(
     encoder: Path, tmp_path: Path
 ) -> None:

@@ -370,6 +370,7 @@ def trained_part(
     return model
 
 
+@pytest.mark.slow
 def test_part_of_the_training_is_kept(tmp_path: Path) -> None:
     part = state_of(trained_part(tmp_path, 0.25))
     whole = state_of(trained_part(tmp_path, 1.0))
