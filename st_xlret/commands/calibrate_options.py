@@ -32,8 +32,8 @@ class Arguments:
     queries: list[str] = option(
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, "
-        "tables, or text files (questions.fr.txt); of --vectors, the address of theirs. With "
-        "--queries_only and lsar, 5 of a language do.",
+        "tables, or text files (questions.fr.txt). With --vectors, the address of their vectors. "
+        "With --queries_only and lsar, five questions of a language are enough.",
     )
     qrels: str | None = option(
         None,
@@ -41,20 +41,20 @@ class Arguments:
         "strength.",
     )
     queries_only: bool = option(
-        False, "Map queries alone: an index goes on working. For lsar and shift."
+        False, "Map queries alone: stored documents keep their vectors. For lsar and shift."
     )
     phrases: bool = option(
         True, "Phrases of weak languages join lsar of a model, for languages without texts."
     )
     strength: str = option(
         "auto",
-        "From 0, as it is, to 1. auto: the highest score without labels; 1 with rotate, and for "
-        "documents in one language.",
+        "How much is removed, from 0 to 1. auto takes the strength with the highest score without "
+        "labels; 1 with rotate, and for documents in one language.",
     )
     keep_mean: float | None = option(
         None,
-        "Share of the overall mean to keep: 0.4 for queries only, 0.05 for lsar, 0.25 for shift, "
-        "else as papers.",
+        "Share of the mean of all languages to keep. By default 0.4 for queries only, 0.05 for "
+        "lsar, 0.25 for shift, else as in the papers.",
     )
     pivot: str = option(
         "en", "The language into which rotate and to_pivot map, and of texts that name none."
