@@ -110,7 +110,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
         if comparison is not None:
             comparison.write(folder)
     print_result(comparison, list(sample), options, texts)
-    _print_usage(calibrated, options.output)
+    _print_usage_of_model(calibrated, options.output)
 
 
 def _print_missing_prompts(encoder: RoleEncoder) -> None:
@@ -122,7 +122,7 @@ def _print_missing_prompts(encoder: RoleEncoder) -> None:
         )
 
 
-def _print_usage(calibrated: SentenceTransformer, output: str) -> None:
+def _print_usage_of_model(calibrated: SentenceTransformer, output: str) -> None:
     from st_xlret.hub.usage import encoding_calls
 
     print(f"The calibrated model is in {output}, for Sentence Transformers alone:\n")

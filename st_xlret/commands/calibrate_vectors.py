@@ -66,7 +66,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
             comparison = replace(comparison, strength=judged.used)
         _write(fitted, comparison, options, judged=judged.as_json())
         print(f"\n{judged}\n")
-    _print_usage(fitted, options.output)
+    _print_usage_of_map(fitted, options.output)
 
 
 def _sample(
@@ -183,7 +183,7 @@ def _write(
             write_json(folder / LANGUAGE_BIAS, more)
 
 
-def _print_usage(calibration: VectorCalibration, output: str) -> None:
+def _print_usage_of_map(calibration: VectorCalibration, output: str) -> None:
     language = ', language="fr"' if calibration.languages else ""
     documents = f"the documents: st-xlret apply {output} --vectors SOURCE --into NAME"
     if calibration.queries_only:

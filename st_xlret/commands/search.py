@@ -152,7 +152,7 @@ class SearchPool:
         self.encoder = encoder or ""
         self.model = load_model(self.encoder, options.device)
         self.calibration = None if map is None else VectorCalibration.load(map)
-        self._check_fits()
+        self._check_vectors()
         self.identifier = self._identifier_of_queries()
 
     @property
@@ -164,7 +164,7 @@ class SearchPool:
             store = f"{store}, mapped by {Path(map).name}"
         return f"{Path(self.encoder).name} ({store})"
 
-    def _check_fits(self) -> None:
+    def _check_vectors(self) -> None:
         """Refuse vectors that another model or map has made; warn of those that no map has."""
         from st_xlret.encoding import fingerprint
 
@@ -240,7 +240,7 @@ class SearchPool:
         return [answer.results(with_group=with_group) for answer in answers]
 
     @property
-    def _is_by_cosine(self) -> bool:
+    def _uses_cosine(self) -> bool:
         return self.store.metric in (None, "cosine")
 
     def _scores(self, vectors: Any, query: Any) -> Any:
@@ -265,7 +265,7 @@ class SearchPool:
             queries,
             languages,
             role="query",
-            normalize_embeddings=self._is_by_cosine,
+            normalize_embeddings=self._uses_cosine,
         )
         if self.calibration is not None:
             vectors = self.calibration.transform(vectors, "query", languages)
@@ -325,7 +325,7 @@ class SearchPool:
                 source=np.array(batch.column("source").to_pylist(), object),
             )
             rows = rows.select(is_usable & rows.text.astype(bool))
-            if self._is_by_cosine:
+            if self._uses_cosine:
                 lengths = np.linalg.norm(rows.vectors, axis=1, keepdims=True)
                 rows = rows._replace(vectors=rows.vectors / lengths)
             yield rows

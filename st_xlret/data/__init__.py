@@ -9,7 +9,7 @@ from st_xlret.data.pairs import load_pairs
 from st_xlret.data.questions import load_retrieval
 from st_xlret.data.reading import BadLines, DataError, read_jsonl, read_lines
 from st_xlret.data.rows import by_language, pairs_and_others
-from st_xlret.data.texts import normalise_text, split_sentences
+from st_xlret.data.texts import normalize_text, split_sentences
 from st_xlret.data.word_samples import build_word_samples
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "load_documents",
     "load_pairs",
     "load_retrieval",
-    "normalise_text",
+    "normalize_text",
     "pack_documents",
     "pairs_and_others",
     "read_dictionary",

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from st_xlret import __version__
 from st_xlret.data.reading import BadLines, DataError, read_lines
-from st_xlret.data.texts import normalise_text
+from st_xlret.data.texts import normalize_text
 from st_xlret.files import PathLike, atomic_file, write_text
 from st_xlret.languages import check_languages
 
@@ -152,14 +152,14 @@ class Loader:
             if _WITH_FIELDS.search(str(file)):
                 raise DataError("texts to leave out stand one a line, without fields", file)
             for _, line in read_lines(file):
-                excluded.add(normalise_text(line))
+                excluded.add(normalize_text(line))
         self._excluded = frozenset(excluded)
 
     def excludes(self, *texts: str) -> bool:
         """Whether one of these texts is to be left out."""
         if not self._excluded:
             return False
-        return not self._excluded.isdisjoint(map(normalise_text, texts))
+        return not self._excluded.isdisjoint(map(normalize_text, texts))
 
     def cached_table(
         self,

@@ -27,7 +27,7 @@ def clean_text(text: Any) -> str:
     return " ".join(text.split())
 
 
-def normalise_text(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Reduce a text to its letters, marks and digits in lower case (NFKC).
 
     Texts that are nearly equal become equal.

@@ -62,7 +62,7 @@ def export(
     modules = list(model.children())
     lengths = None
     if calibration is not None:
-        _check_fits(model, calibration)
+        _check_routes_and_width(model, calibration)
         lengths = _lengths_before_normalize(model, calibration, query_calibration, pooled)
         modules = _with_layer(modules, calibration, is_before_normalize=lengths is not None)
 
@@ -105,7 +105,7 @@ def check_routes(model: SentenceTransformer, *, by_language: bool) -> None:
         )
 
 
-def _check_fits(model: SentenceTransformer, calibration: CalibrationLayer) -> None:
+def _check_routes_and_width(model: SentenceTransformer, calibration: CalibrationLayer) -> None:
     """Refuse a model with routes that the maps do not fit, or whose vectors have another width."""
     check_routes(model, by_language=not calibration.language_agnostic)
     # The width before `truncate_dim`, which is a setting of the whole model.

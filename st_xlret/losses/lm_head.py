@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from st_xlret.modules.reloading import has_weights, load_again, revision_on_card
+from st_xlret.modules.reloading import has_weights_of_checkpoint, load_again, revision_on_card
 
 WAY_OUT = (
     "Leave the loss of masked words out, give lm_head_from=..., or train a new head: "
@@ -157,7 +157,7 @@ def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
         _check_head_was_loaded(name, mlm, missing)
     # Quantised weights are other numbers, of which nothing can be said.
     is_quantized = getattr(transformer, "is_quantized", False)
-    if not is_quantized and not has_weights(transformer, mlm.base_model.state_dict()):
+    if not is_quantized and not has_weights_of_checkpoint(transformer, mlm.base_model.state_dict()):
         raise NoHeadError(
             f"{name!r} is found with other weights than the encoder has, which may be of another "
             f"revision or cache_folder, or was trained since: lm_head_from={name!r} takes the head "

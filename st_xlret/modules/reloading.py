@@ -64,7 +64,7 @@ def _quiet_transformers() -> Iterator[None]:
         transformers.logging.set_verbosity(before)
 
 
-def has_weights(transformer: PreTrainedModel, saved: Mapping[str, Tensor]) -> bool:
+def has_weights_of_checkpoint(transformer: PreTrainedModel, saved: Mapping[str, Tensor]) -> bool:
     """Whether the weights of a Transformer, without its adapters, are those of a checkpoint.
 
     The pooler is not compared, which a sentence encoder does not use.

@@ -133,7 +133,7 @@ class QdrantStore(Store):
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
         there = vector_matrix(target.there(records), self.dimension)
-        due = due_rows(compared, there, self.numbers).with_others(target.has_changed(records))
+        due = due_rows(compared, there, self.numbers).with_others(target.changed_payloads(records))
         counts.count(due)
         target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
@@ -232,8 +232,8 @@ class _NewVector(_Target):
         """The mapped vectors that some records have, None for none."""
         return [_vector_of(record, self.into) for record in records]
 
-    def has_changed(self, records: Sequence[Any]) -> NDArray[np.bool_]:
-        """Nothing has, (n,): the vector stands beside the payload itself."""
+    def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
+        """None is, (n,): the vector stands beside the payload itself."""
         return np.zeros(len(records), bool)
 
     def remove(self, ids: list[Any]) -> None:
@@ -302,7 +302,7 @@ class _NewCollection(_Target):
         vector_of = {copy.id: _vector_of(copy, "") for copy in copies}
         return [vector_of.get(name) for name in ids]
 
-    def has_changed(self, records: Sequence[Any]) -> NDArray[np.bool_]:
+    def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
         """Whether the payload of records has what their copies do not have, (n,)."""
         copies = self.client.retrieve(self.into, [record.id for record in records])
         payload_of = {copy.id: copy.payload or {} for copy in copies}

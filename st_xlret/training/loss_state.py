@@ -135,7 +135,7 @@ class LossStateCallback(TrainerCallback):
             folder = Path(self.resume_from or checkpoint_folder(args, state))
             self.take_start(folder)
             self.load_state_dict(load_file(folder / LOSS_STATE_FILE))
-            _tell_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
+            _set_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
         for loss in self.losses.values():
             for inner in loss.modules():
                 if isinstance(inner, CrossLingualLoss):
@@ -278,8 +278,8 @@ def _ids_of_trained_weights(optimizer: torch.optim.Optimizer) -> set[int]:
     return ids
 
 
-def _tell_epoch(loader: Any, epoch: int) -> None:
-    """Tell the batch samplers of a loader their epoch.
+def _set_epoch(loader: Any, epoch: int) -> None:
+    """Set the epoch of the batch samplers of a loader.
 
     The host fails to do so when several processes resume amid one.
     """

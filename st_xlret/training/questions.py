@@ -14,7 +14,7 @@ from st_xlret.data import load_retrieval
 from st_xlret.data.held_out import hold_out_questions
 from st_xlret.data.kept import Counts
 from st_xlret.data.reading import DataError
-from st_xlret.data.texts import normalise_text
+from st_xlret.data.texts import normalize_text
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.evaluation.lareqa import read_lareqa
 from st_xlret.options import option
@@ -187,8 +187,8 @@ def _without_test_questions(questions: Dataset, test: str) -> Dataset:
     A `DataError` if they are more than chance explains.
     """
     texts_of_test = read_lareqa(test).queries["text"][:]
-    tested = set(map(normalise_text, texts_of_test))
-    asked = list(map(normalise_text, questions["query"]))
+    tested = set(map(normalize_text, texts_of_test))
+    asked = list(map(normalize_text, questions["query"]))
     known = tested & set(asked)
     if len(known) > _TOO_MANY_KNOWN * len(tested):
         raise DataError(

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from st_xlret.modules.adapters import has_adapters
 from st_xlret.modules.encoders import outermost_transformers, routers_of
-from st_xlret.modules.reloading import has_weights, load_again
+from st_xlret.modules.reloading import has_weights_of_checkpoint, load_again
 from st_xlret.optional import import_optional
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ def _has_weights_of_folder(model: SentenceTransformer, transformer: PreTrainedMo
         saved, _ = load_again(type(transformer), path, model)
     except (OSError, ValueError):
         return False
-    return has_weights(transformer, saved.state_dict())
+    return has_weights_of_checkpoint(transformer, saved.state_dict())
 
 
 def copy_trainable_weights(model: nn.Module) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from st_xlret.data import (
     Counts,
     DataError,
     kept,
-    normalise_text,
+    normalize_text,
     read_dictionary,
     read_jsonl,
     read_lines,
@@ -167,7 +167,7 @@ def test_texts_that_are_nearly_equal() -> None:
         "zero\u200bwidth": "zerowidth",
         "की, का।": "कीका",
     }
-    assert [normalise_text(text) for text in texts] == list(texts.values())
+    assert [normalize_text(text) for text in texts] == list(texts.values())
     assert fold_text("STRASSE") == fold_text("straße") and fold_text("Cafe\u0301") == "café"
 
 

@@ -34,7 +34,7 @@ from transformers import AutoModelForMaskedLM, set_seed
 from st_xlret import MaskedLMLoss, load_documents, load_pairs, load_retrieval
 from st_xlret.data.reading import read_jsonl, read_lines
 from st_xlret.data.sources import find_file
-from st_xlret.data.texts import join_sentences, normalise_text
+from st_xlret.data.texts import join_sentences, normalize_text
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse
@@ -401,11 +401,11 @@ def write_contexts(options: Arguments, output: Path) -> None:
     """
     excluded = set()
     for file in options.exclude:
-        excluded |= {normalise_text(text) for _, text in read_lines(file)}
+        excluded |= {normalize_text(text) for _, text in read_lines(file)}
     rows = []
     for file in options.pairs:
         for block in blocks_of(file):
-            sources = {normalise_text(pair["source"]) for pair in block}
+            sources = {normalize_text(pair["source"]) for pair in block}
             if len(block) > 1 and excluded.isdisjoint(sources):
                 rows.append(with_context(block))
     write_rows(output, rows)
