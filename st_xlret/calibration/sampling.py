@@ -176,8 +176,8 @@ def sample_queries(
     if len(enough) < min_languages:
         counts = {code: len(part.texts) for code, part in drawn.items()}
         raise DataError(
-            f"{min_texts} distinct questions (min_texts) are needed in two languages of the "
-            f"documents, or in any one with lsar and queries_only: {counts}"
+            f"needed are {min_texts} distinct questions (min_texts) in each of {min_languages} of "
+            f"the languages that are looked at: {counts}"
         )
     return enough
 

@@ -164,7 +164,7 @@ class _Index:
         vectors = self._embed(rows)
         columns = {
             "text": [each.text for each in batch],
-            "language": pa.array([code or None for code, _ in rows], pa.string()),
+            "language": pa.array([code for code, _ in rows], pa.string()),
             "vector": pa.FixedSizeListArray.from_arrays(
                 pa.array(vectors.ravel()), vectors.shape[1]
             ),
@@ -178,12 +178,13 @@ class _Index:
         self.languages.update(code or "unknown" for code, _ in rows)
         self.count += len(rows)
 
-    def _language_of(self, text: _Text) -> str:
+    def _language_of(self, text: _Text) -> str | None:
+        """The language of a text: its own, else what is identified; None without an identifier."""
         if text.language != UNKNOWN:
             return text.language
-        return "" if self._identifier is None else self._identifier.identify(text.text)
+        return None if self._identifier is None else self._identifier.identify(text.text)
 
-    def _embed(self, rows: Sequence[tuple[str, str]]) -> NDArray[np.float16]:
+    def _embed(self, rows: Sequence[tuple[str | None, str]]) -> NDArray[np.float16]:
         """Vectors of languages and texts in float16, (n, d)."""
         from st_xlret.encoding import encode, known_languages
 

@@ -92,7 +92,7 @@ def _open(path: PathLike) -> BinaryIO:
 def decoded_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, str]]:
     """Stream (number, line) of all lines of a file, without their ends.
 
-    What is no UTF-8 is a bad line.
+    What is no UTF-8, or holds a NUL character, is a bad line. A byte order mark is left out.
     """
     for number, raw in raw_lines(path, bad_lines):
         try:

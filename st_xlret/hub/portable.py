@@ -82,7 +82,10 @@ def write_files(model: SentenceTransformer, folder: Path) -> None:
 
 
 def _without_adapters(model: SentenceTransformer) -> SentenceTransformer:
-    """The model itself, or a copy with its adapters merged: their folder is of this machine."""
+    """The model itself, or a copy with its adapters merged.
+
+    Adapters refer to the folder that their Transformer was loaded from, which others lack.
+    """
     from st_xlret.modules.adapters import has_adapters, merge_adapters
 
     return merge_adapters(copy.deepcopy(model)) if has_adapters(model) else model

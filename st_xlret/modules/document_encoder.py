@@ -105,7 +105,10 @@ class DocumentEncoder(nn.Module):
         return predictions
 
     def _groups_by_length(self, lengths: list[int]) -> list[list[int]]:
-        """Documents to run together, the longest first: unsorted ones take four times as long."""
+        """Documents to run together; those without sentences are in no group.
+
+        The longest come first: unsorted ones take four times as long.
+        """
         with_sentences = [document for document, length in enumerate(lengths) if length]
         groups: list[list[int]] = []
         for document in sorted(with_sentences, key=lambda document: -lengths[document]):

@@ -208,7 +208,7 @@ class PostgresStore(Store):
 
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
         """The rows in the order of their keys, by their keys."""
-        for batch, _ in self._select(texts):
+        for batch, _ in self._batches_with_mapped(texts):
             yield batch
 
     def first_rows(self) -> list[Mapping[str, Any]]:
@@ -229,7 +229,7 @@ class PostgresStore(Store):
             self._refuse_other_lengths()
             if not is_taken:
                 self._add_column(new, comment)
-            for batch, there in self._select(self.fields.text is not None, new):
+            for batch, there in self._batches_with_mapped(self.fields.text is not None, new):
                 self._write_rows(new, change(batch), there, counts)
         return counts
 
@@ -301,8 +301,14 @@ class PostgresStore(Store):
         """Close the connection."""
         self.connection.close()
 
-    def _select(self, texts: bool, new: Any = None) -> Iterator[tuple[pa.RecordBatch, Matrix]]:
-        """The rows in the order of their keys, and the vectors in a new column, NaN for none."""
+    def _batches_with_mapped(
+        self, texts: bool, new: Any = None
+    ) -> Iterator[tuple[pa.RecordBatch, Matrix]]:
+        """The rows in the order of their keys, and the vectors in a new column, NaN for none.
+
+        `new` is a `psycopg.sql.Identifier`. Each page is a query of its own: the cursor of one for
+        all would end with the transaction that writes the first page.
+        """
         beside = self.beside if texts else OF_SAMPLES
         columns = ["{column}", "{new}", *(f"{{{what}}}::text" for what in beside)]
         names = {"new": self.sql.SQL("NULL") if new is None else new, **self.beside}

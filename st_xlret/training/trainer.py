@@ -319,6 +319,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             take_back.callback(weight.requires_grad_, weight.requires_grad)
         if args.freeze_embeddings:
             trainable.freeze_word_embeddings(model)
+        # Before adapters are added: the fingerprint is of a model without them.
         self.remember_start(model)
         if args.lora_rank:
             trainable.add_lora(model, args.lora_rank)
