@@ -117,9 +117,10 @@ class _Rows:
             for pair in pairs:
                 self.have_scores |= pair.score is not None
                 row = self.row_of(pair)
-                outcome = self.outcome_of(pair, row)
+                outcome = self.judge_once(pair, row)
                 _, _, source_language, target_language = row or pair[:4]
                 self.loader.counts[f"{source_language}>{target_language}", outcome] += 1
+                self.low_scores += outcome == "low_score"
                 if outcome == "pairs" and row:
                     yield row
         self._check_scores()
@@ -143,7 +144,7 @@ class _Rows:
             return None
         return pair.source, pair.target, source_language, target_language
 
-    def outcome_of(self, pair: Pair, row: Row | None) -> str:
+    def judge_once(self, pair: Pair, row: Row | None) -> str:
         """`pairs` if the row is kept, else why it is not.
 
         A row is looked at once: the second time, it is a repeated one.
@@ -167,11 +168,8 @@ class _Rows:
         return "pairs"
 
     def _is_high(self, score: float) -> bool:
-        """Whether a score is high enough; those that are not are counted."""
         lowest = _MIN_SCORE if self.min_score is None else self.min_score
-        is_high = score >= lowest
-        self.low_scores += not is_high
-        return is_high
+        return score >= lowest
 
 
 def _digest(texts: Iterable[str]) -> bytes:

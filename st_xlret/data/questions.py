@@ -127,7 +127,7 @@ class _Rows:
         for source, examples in tqdm(streams, desc="Reading", unit=" sources", disable=None):
             for example in examples:
                 row = self.row_of(example)
-                outcome = self.outcome_of(row)
+                outcome = self.judge_once(row)
                 self.loader.counts[str(source), outcome] += 1
                 if outcome == "examples":
                     yield self.values_of(row)
@@ -139,7 +139,7 @@ class _Rows:
         code = match_language(example.language or self.language, self.loader.languages)
         return _Row(example.query, positive, negatives, code)
 
-    def outcome_of(self, row: "_Row") -> str:
+    def judge_once(self, row: "_Row") -> str:
         """`examples` if the row is kept, else why it is not.
 
         A row is looked at once: the second time, it is a repeated one.

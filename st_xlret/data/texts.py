@@ -7,6 +7,8 @@ from typing import Any
 
 import regex
 
+from st_xlret.languages.codes import primary_code
+
 _JOINED_WITHOUT_SPACES = ("ja", "zh", "yue")
 _WITHOUT_SENTENCE_MARKS = ("lo", "th")
 _PHRASES = re.compile(r"\S.{59,}?(?=\s.{60}|$)|\S.*")  # the last one is not shorter either
@@ -47,7 +49,7 @@ def split_sentences(text: str, language: str) -> list[str]:
     """
     import sentencex
 
-    primary = _primary_code(language)
+    primary = primary_code(language)
     sentences = []
     for part in _BREAKS.split(text):
         for segment in sentencex.segment(primary, part):
@@ -63,10 +65,6 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
     """Join consecutive sentences into running text, with a space where the language writes one."""
-    if _primary_code(language) in _JOINED_WITHOUT_SPACES:
+    if primary_code(language) in _JOINED_WITHOUT_SPACES:
         return "".join(sentences)
     return " ".join(sentences)
-
-
-def _primary_code(language: str) -> str:
-    return language.lower().replace("_", "-").partition("-")[0]

@@ -132,16 +132,15 @@ def match_language(code: str, wanted: Iterable[str] | None) -> str | None:
     """
     if wanted is None or code in wanted:
         return code
-    primary = _primary_code(code)
+    primary = primary_code(code)
     if primary in wanted and is_same_language(code, primary):
         return primary
     return None
 
 
-def _primary_code(code: str) -> str:
-    """The language of a code in normal form, without region and script."""
-    primary, _, _ = code.partition("-")
-    return primary
+def primary_code(code: str) -> str:
+    """The language of a code in any spelling, in lower case, without region and script."""
+    return code.lower().replace("_", "-").partition("-")[0]
 
 
 def is_same_language(one: str, other: str) -> bool:
@@ -149,7 +148,7 @@ def is_same_language(one: str, other: str) -> bool:
 
     A script counts.
     """
-    if _primary_code(one) != _primary_code(other):
+    if primary_code(one) != primary_code(other):
         return False
     return _language_and_script(one) == _language_and_script(other)
 
