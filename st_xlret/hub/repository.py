@@ -19,11 +19,13 @@ logger = logging.getLogger(__name__)
 
 _CARD = "README.md"
 _MODULES = "modules.json"
-# Files of a model that was there: engines would take those that stay for a part of the new one.
-_OF_MODELS = re.compile(
-    r".+\.(safetensors|bin|onnx|xml)|.*(adapter_config|processor_config|added_tokens|"
-    r"special_tokens_map)\.json|.*chat_template\..*"
+# Files of a model that was there: the host would read those that stay with the new weights,
+_READ_WITH_WEIGHTS = (
+    r".*(adapter_config|processor_config|added_tokens|special_tokens_map)\.json"
+    r"|adapter_model\..+|.*chat_template\..*"
 )
+# or engines would take them for the new ones.
+_OF_MODELS = rf"{_READ_WITH_WEIGHTS}|.+\.(safetensors|bin|onnx|xml)"
 
 
 class _Branch(NamedTuple):
@@ -128,21 +130,23 @@ class Repository:
     def _files_of_model(self, branch: _Branch) -> list[str]:
         """The files of the model in a branch, but for its card.
 
-        They are those that its mark names, or else at the root and in the folders of its modules.
+        They are those that its mark names and others that would be read with new weights; without a
+        mark, all weights, too, at the root and in the folders of the modules.
         """
+        files: set[str] = set()
+        pattern = _OF_MODELS
         if FOLDER_MARK in branch.files:
-            marked = read_mark(self._download(FOLDER_MARK, branch))
-            return [name for name in marked if name != _CARD]
+            files.update(read_mark(self._download(FOLDER_MARK, branch)))
+            pattern = _READ_WITH_WEIGHTS
         folders = {""}
         if _MODULES in branch.files:
             modules = json.loads(self._download(_MODULES, branch).read_text(encoding="utf-8"))
             folders |= {module["path"] for module in modules}
-        files = []
         for name in branch.files:
             folder, _, base = name.rpartition("/")
-            if folder in folders and _OF_MODELS.fullmatch(base):
-                files.append(name)
-        return files
+            if folder in folders and re.fullmatch(pattern, base):
+                files.add(name)
+        return sorted(files - {_CARD})
 
     def _has_card_of_others(self, branch: _Branch) -> bool:
         """Whether the branch has a card that somebody wrote or changed."""

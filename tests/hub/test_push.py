@@ -152,11 +152,14 @@ def test_what_stands_beside_the_model_that_is_replaced_stays(
         HfApi().create_repo("alice/model")
         HfApi().upload_folder(repo_id="alice/model", folder_path=encoder)
         upload_mine("alice/model", "1_Pooling/old.bin")
-    upload_mine("alice/model", *others)
+    of_another_tool = {"adapter_config.json", "adapter_model.safetensors", "added_tokens.json"}
+    upload_mine("alice/model", *others, *of_another_tool)
     export(encoder, "two", "--overwrite")
     files = files_of(hub, "alice/model")
     assert others <= files.keys()
     assert "1_Pooling/old.bin" not in files
+    # The host would load them on top of the new weights.
+    assert not of_another_tool & files.keys()
 
 
 def assert_replaced(files: dict[str, bytes]) -> None:
