@@ -16,25 +16,16 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator as XORRetrieveEvaluator
 
 _EVALUATORS = {
-    "tatoeba": "TatoebaEvaluator",
-    "tatoeba-pairs": "TatoebaPairsEvaluator",
-    "bucc": "BUCCEvaluator",
-    "mrtydi": "MrTyDiEvaluator",
-    "xor-retrieve": "XORRetrieveEvaluator",
-    "lareqa": "LAReQAEvaluator",
-    "mewsli-x": "MewsliXEvaluator",
-    "retrieval": "RetrievalEvaluator",
+    "tatoeba": ("st_xlret.evaluation.tatoeba", "TatoebaEvaluator"),
+    "tatoeba-pairs": ("st_xlret.evaluation.tatoeba", "TatoebaPairsEvaluator"),
+    "bucc": ("st_xlret.evaluation.bucc", "BUCCEvaluator"),
+    "mrtydi": ("st_xlret.evaluation.mr_tydi", "MrTyDiEvaluator"),
+    "xor-retrieve": ("st_xlret.evaluation.xor_retrieve", "XORRetrieveEvaluator"),
+    "lareqa": ("st_xlret.evaluation.lareqa", "LAReQAEvaluator"),
+    "mewsli-x": ("st_xlret.evaluation.mewsli_x", "MewsliXEvaluator"),
+    "retrieval": ("st_xlret.evaluation.retrieval", "RetrievalEvaluator"),
 }
-"""The evaluator of each benchmark."""
+"""The module and the class of the evaluator of each benchmark."""
 
-_MODULES = {
-    "TatoebaEvaluator": "st_xlret.evaluation.tatoeba",
-    "TatoebaPairsEvaluator": "st_xlret.evaluation.tatoeba",
-    "BUCCEvaluator": "st_xlret.evaluation.bucc",
-    "MrTyDiEvaluator": "st_xlret.evaluation.mr_tydi",
-    "XORRetrieveEvaluator": "st_xlret.evaluation.xor_retrieve",
-    "LAReQAEvaluator": "st_xlret.evaluation.lareqa",
-    "MewsliXEvaluator": "st_xlret.evaluation.mewsli_x",
-    "RetrievalEvaluator": "st_xlret.evaluation.retrieval",
-}
+_MODULES = {name: module for module, name in _EVALUATORS.values()}
 """The module of each evaluator; `st_xlret` and `st_xlret.evaluation` have all of them."""

@@ -55,7 +55,7 @@ class StoredRows(NamedTuple):
         )
         return FoundRow(self.group[place], result)
 
-    def select(self, is_chosen: Any) -> StoredRows:
+    def select(self, is_chosen: NDArray[np.bool_]) -> StoredRows:
         """Some of the rows."""
         return StoredRows(*(column[is_chosen] for column in self))
 
@@ -78,7 +78,7 @@ class Answer:
         """The group of each row."""
         return [row.group for row in self.rows]
 
-    def add(self, batch: StoredRows, scores: Any) -> None:
+    def add(self, batch: StoredRows, scores: NDArray[np.floating]) -> None:
         """Take the rows of a batch into account; of equal scores, the first stays."""
         from st_xlret.search import best_of_groups  # which loads PyTorch: not for --help
 

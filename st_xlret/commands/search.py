@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from st_xlret.commands import check_options
 from st_xlret.commands.answers import Answer, SearchResult, StoredRows, place_of
@@ -243,7 +244,9 @@ class SearchPool:
     def _uses_cosine(self) -> bool:
         return self.store.metric in (None, "cosine")
 
-    def _scores(self, vectors: Any, query: Any) -> Any:
+    def _scores(
+        self, vectors: NDArray[np.float32], query: NDArray[np.floating]
+    ) -> NDArray[np.floating]:
         """Dot products, or 1 - |q - d|^2 / 2, which is the cosine of vectors of unit length."""
         products = vectors @ query
         if self.store.metric != "euclidean":
@@ -251,8 +254,8 @@ class SearchPool:
         squares = np.einsum("nd,nd->n", vectors, vectors)
         return 1 + products - (squares + query @ query) / 2
 
-    def _embed(self, queries: Sequence[str]) -> Any:
-        """Vectors of queries, mapped if the stored ones are searched by mapped ones."""
+    def _embed(self, queries: Sequence[str]) -> NDArray[np.floating]:
+        """Vectors of queries (n, d), mapped if the stored ones are searched by mapped ones."""
         from st_xlret.encoding import encode
 
         languages: str | list[str] | None = None
@@ -260,7 +263,7 @@ class SearchPool:
             languages = check_language(self.options.language)
         elif self.identifier is not None:
             languages = [self.identifier.identify(query) for query in queries]
-        vectors = encode(
+        vectors: NDArray[np.floating] = encode(
             self.model,
             queries,
             languages,
@@ -293,7 +296,7 @@ class SearchPool:
         return languages
 
     def _versions_in(
-        self, languages: list[list[str]], answers: list[Answer], vectors: Any
+        self, languages: list[list[str]], answers: list[Answer], vectors: NDArray[np.floating]
     ) -> list[Answer]:
         """Each group of an answer by its nearest text in the query's languages.
 

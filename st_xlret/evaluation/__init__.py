@@ -6,6 +6,7 @@ Names load on first use: to list the benchmarks needs no PyTorch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from st_xlret.evaluators import _EVALUATORS
@@ -73,7 +74,8 @@ class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
     """Name of a benchmark to its evaluator, which is loaded when it is asked for."""
 
     def __getitem__(self, name: str) -> type[BenchmarkEvaluator]:
-        return lazy_names(__name__, _MODULES)(_EVALUATORS[name])
+        module, evaluator = _EVALUATORS[name]
+        return getattr(import_module(module), evaluator)
 
     def __iter__(self) -> Iterator[str]:
         return iter(_EVALUATORS)
