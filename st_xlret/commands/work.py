@@ -59,4 +59,7 @@ class WorkFolder:
             if not is_folder and not _OURS.fullmatch(name):
                 warnings.warn(f"{self.path} stays: it also holds {name}", stacklevel=2)
                 return
+        # The mark goes last: a removal that is stopped leaves a folder of ours.
+        for path in self.path.glob("*/*.npy"):
+            path.unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)

@@ -53,6 +53,25 @@ def test_a_link_and_a_file_in_its_place_are_refused(tmp_path: Path) -> None:
             WorkFolder(tmp_path / name)
 
 
+def test_a_removal_that_is_stopped_leaves_a_folder_of_ours(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = started(command)
+    removed = []
+
+    def stop(path: Path, missing_ok: bool) -> None:
+        removed.append(path.name)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", stop)
+        with pytest.raises(KeyboardInterrupt):
+            work.remove()
+    assert removed == ["000000.npy"]
+    main(command)
+    assert not work.path.exists()
+
+
 @pytest.mark.parametrize("name", ["thesis.txt", "0" * 32 + "/notes.txt", "notes/000000.npy"])
 def test_what_else_stands_in_our_folder_stays(
     command: list[str], name: str, recwarn: pytest.WarningsRecorder
