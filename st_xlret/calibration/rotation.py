@@ -25,6 +25,7 @@ HELD_OUT = 0.25
 NEIGHBOURS = 10
 REFINEMENTS = 5
 MOST_OF_THE_WAY = 0.75
+MIN_AGREEMENT = 0.8  # of what two halves of the texts give, see `rotation_agreement`
 
 
 def rotate_into_pivot(
@@ -227,7 +228,6 @@ def unsupervised_rotation(
     target: Tensor,
     *,
     adversarial: bool = True,
-    min_agreement: float = 0.8,
     seed: int = 0,
 ) -> tuple[Tensor, str]:
     """Find the rotation of one language's embeddings onto another's without any pairs.
@@ -242,8 +242,8 @@ def unsupervised_rotation(
     from the identity's to that of a language whose texts are matched with other texts of its own.
 
     Embeddings (n, d), 4 at least, have their mean near the origin (shift first); 5 000 are drawn at
-    most. `adversarial` takes about a minute on one core; `min_agreement` is the least
-    `rotation_agreement`, and 0 skips both checks. Equal seeds give equal results on one machine.
+    most. `adversarial` takes about a minute on one core. Equal seeds give equal results on one
+    machine.
 
     Returns the rotation W (d, d), float64, for `source @ W.T`, and a line about it and what it is
     preferred to.
@@ -261,7 +261,6 @@ def unsupervised_rotation(
         fit=_Sides(fit_source, fit_target),
         held_out=_Sides(held_source, held_target),
         unchanged=torch.eye(source.shape[1], dtype=torch.float64, device=source.device),
-        min_agreement=min_agreement,
         seed=seed,
     )
     candidates = search.candidates("identity")
@@ -278,14 +277,12 @@ class _RotationSearch:
         fit: What rotations are fitted to.
         held_out: What ranks them.
         unchanged: The identity matrix.
-        min_agreement: Of two halves of `fit`; 0 skips the checks.
         seed: Of the adversarial stage.
     """
 
     fit: _Sides
     held_out: _Sides
     unchanged: Tensor
-    min_agreement: float
     seed: int
 
     @cached_property
@@ -323,16 +320,15 @@ class _RotationSearch:
 
         The identity itself is left out.
         """
-        # Where halves are to agree, the first one's start serves the whole: training takes long.
-        texts = self.fit.half(0) if self.min_agreement else self.fit
-        start = self.start(name, texts)
+        # The start of the first half serves the whole, too: training takes long.
+        start = self.start(name, self.fit.half(0))
         path = []
         for rounds, rotation in enumerate(_refined_rotations(start, self.fit)):
             if rounds or name != "identity":
                 label = f"{name}, refined {rounds}x" if rounds else name
                 path.append(_Candidate(label, self.criterion(rotation), rotation))
         highest = max((each.criterion for each in path), default=-1.0)
-        if self.min_agreement and highest > self.identity.criterion:
+        if highest > self.identity.criterion:
             return self._checked(path, self._agreement_of_halves(name, start))
         return path
 
@@ -349,7 +345,7 @@ class _RotationSearch:
         least = self.least_criterion()
         checked = []
         for each in path:
-            is_trusted = agreement >= self.min_agreement and each.criterion >= least
+            is_trusted = agreement >= MIN_AGREEMENT and each.criterion >= least
             checked.append(each._replace(agreement=agreement, trusted=is_trusted))
         return checked
 
