@@ -38,9 +38,9 @@ def apply_calibration(
 ) -> RowCounts:
     """Write the mapped vectors of a store into something new. Nothing that is there is changed.
 
-    In a database but LanceDB every batch counts: the same call continues a run that was
-    interrupted, maps rows that were added since, and maps those again whose vector has changed. A
-    file or a table of LanceDB is written whole or not at all.
+    In a store that `StoreKind.is_continued` every batch counts: the same call continues a run that
+    was interrupted, maps rows that were added since, and maps those again whose vector has changed.
+    Another store is written whole or not at all.
 
     `into` is the name of what is written: a file or, in a database, a named vector, a column, a
     table or a collection, as the guide of stored vectors has it for each store. An `OSError` says
