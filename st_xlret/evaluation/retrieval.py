@@ -69,7 +69,13 @@ class RetrievalEvaluator(BenchmarkEvaluator):
 
     benchmark = "retrieval"
     primary = "mrr_at_100"
-    metrics: tuple[str, ...] = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")
+    metrics: tuple[str, ...] = (
+        "mrr_at_100",
+        "recall_at_100",
+        "mrr_at_10",
+        "recall_at_10",
+        "success_at_10",
+    )
     layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
     splits: tuple[str, ...] = ("test", "dev", "train")
     options: tuple[str, ...] = (*RETRIEVAL_OPTIONS, "language")
@@ -258,7 +264,7 @@ def score_ranking(
     asked = languages_of_labels(data.judged["language"])
     of_corpus = set(languages_of_labels(data.corpus.unique("language")))
     is_mixed = len(of_corpus - {""}) > 1
-    if is_mixed:
+    if is_mixed and "recall_at_10" not in names:
         names.append("recall_at_10")
     values = _metrics_of_queries(ranking, data.relevant, names)
     if is_mixed:

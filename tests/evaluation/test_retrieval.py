@@ -123,7 +123,7 @@ def test_averages_are_returned_and_all_metrics_are_in_the_file(
     pools = {"mixed": small_pool(), "german": german_pool}
     evaluator = RetrievalEvaluator(pools, name="mine", language_metrics=False)
     metrics = evaluator(model, output_path=str(tmp_path))
-    names = ("mrr_at_100", "recall_at_100", "mrr_at_10", "success_at_10")
+    names = ("mrr_at_100", "recall_at_100", "mrr_at_10", "recall_at_10", "success_at_10")
     assert set(metrics) == {f"mine_average_{name}" for name in names}
     assert evaluator.primary_metric == "mine_average_mrr_at_100"
     header, row = (tmp_path / "mine_evaluation_results.csv").read_text().splitlines()
