@@ -215,5 +215,5 @@ def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
         fewest = min(fewest, distinct)
     if documents < vectors and fewest > 1:
         return sample.documents
-    print("no field 'document' tells which vectors are of one document: all count as neighbours")
+    print("note: without a field 'document', vectors of one document count as neighbours, too")
     return None
