@@ -325,7 +325,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             parts.append(f"in the model, by the language of the texts ({', '.join(of_model)})")
         if self.calibration is not None:
             parts.append(type(self.calibration).__name__)
-        return ", then ".join(parts) or "none beside the model"
+        return ", then ".join(parts) or "no separate map"
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
         """Scores per language, their averages, and the protocol."""
