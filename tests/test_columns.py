@@ -114,8 +114,8 @@ def test_roles() -> None:
 
 
 ROLES_IN_WORDS = {
-    "a text that searches": "query",
-    "a text that is searched": "document",
+    "a query": "query",
+    "a document": "document",
     "a text of either kind": None,
 }
 
@@ -131,7 +131,7 @@ def rows_of_the_page(repository: Path) -> list[tuple[list[str], str]]:
 def test_the_page_says_the_roles_of_texts(repository: Path) -> None:
     roles = {}
     for names, meaning in rows_of_the_page(repository):
-        words = meaning.partition(";")[0]
+        words = meaning.partition(",")[0]
         if words in ROLES_IN_WORDS:
             roles.update(dict.fromkeys(names, ROLES_IN_WORDS[words]))
     assert roles == ROLES

@@ -101,7 +101,7 @@ def test_chunks_of_one_document_are_no_neighbours(
     reported = json.loads((tmp_path / "bias.json").read_text())
     assert json.loads((tmp_path / "map" / "language_bias.json").read_text())["before"] == reported
     assert (reported["same_language_share"] < 0.5) == is_known
-    unknown = capsys.readouterr().out.count("no field 'document' tells")
+    unknown = capsys.readouterr().out.count("without a field 'document'")
     assert unknown == (0 if is_known else 2)
 
 
