@@ -1,4 +1,4 @@
-# make demo   sets up .venv, calibrates and trains an encoder on real text in 11 languages, writes runs/demo (five minutes on two cores)
+# make demo   sets up .venv, calibrates and trains an encoder on real text in 11 languages, writes runs/demo (under ten minutes on two cores)
 # make demo MODEL=NAME   does so with another encoder: a name on the Hub or a folder
 # make test   sets up .venv and passes the checks and the tests
 # make test-all  also runs the slow tests: studies, the demo
