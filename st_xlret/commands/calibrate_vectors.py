@@ -160,7 +160,7 @@ def _usable_rows(store: Store) -> Iterator[Batch]:
     from st_xlret.calibration.judged import Batch
 
     for batch in store.batches():
-        vectors, is_usable, codes = store.check_rows(batch)
+        vectors, is_usable, codes = store.examine_rows(batch)
         (rows,) = is_usable.nonzero()
         names = batch.column("id").take(rows).to_pylist()
         yield Batch(names, vectors[rows], codes[rows].tolist())

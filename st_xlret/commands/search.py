@@ -313,7 +313,7 @@ class SearchPool:
         """StoredRows that have texts, with vectors as they are compared."""
         seen = 0
         for batch in self.store.batches(texts=True):
-            vectors, is_usable, codes = self.store.check_rows(batch, needs_language=False)
+            vectors, is_usable, codes = self.store.examine_rows(batch, needs_language=False)
             groups = batch.column("group").to_pylist()
             for place, group in enumerate(groups):
                 if not _is_named(group):

@@ -93,7 +93,7 @@ class _Mapping:
         Each row is given once, as they are counted.
         """
         needs_language = bool(self._calibration.languages)
-        vectors, is_usable, codes = self._store.check_rows(
+        vectors, is_usable, codes = self._store.examine_rows(
             batch, self.left_out, needs_language=needs_language
         )
         if needs_language:

@@ -24,7 +24,7 @@ from st_xlret.stores.descriptions import Metric
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.left_out import LeftOut, counts_in_words
 from st_xlret.stores.reruns import RerunCounts
-from st_xlret.stores.sampling import CheckedRows, Draw, StoredSample, check_rows
+from st_xlret.stores.sampling import Draw, ExaminedRows, StoredSample, examine_rows
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -50,6 +50,9 @@ class Origin(NamedTuple):
 
 class Store(AbstractContextManager["Store"]):
     """Stored vectors. A `with` block closes the connection to a database.
+
+    A kind of store is made of an address and `Fields`. Its `__init__` sets all of its attributes:
+    those that have no default here, and those of the others that the store tells.
 
     Attributes:
         name: For messages, without passwords and keys.
@@ -128,14 +131,14 @@ class Store(AbstractContextManager["Store"]):
             f"{self.dimension}: vectors of one length, of one model, can be mapped"
         )
 
-    def check_rows(
+    def examine_rows(
         self,
         batch: pa.RecordBatch,
         left_out: LeftOut | None = None,
         *,
         needs_language: bool = True,
         drawn: NDArray[np.bool_] | bool = True,
-    ) -> CheckedRows:
+    ) -> ExaminedRows:
         """The rows of a batch, as they can be used.
 
         `left_out`, if given, counts the others. A row that needs a language and names none gets
@@ -143,7 +146,7 @@ class Store(AbstractContextManager["Store"]):
         Where no language is needed, labels that are no codes stay.
         """
         identify = None if self.fields.text is None else self._identify_language
-        return check_rows(
+        return examine_rows(
             batch,
             LeftOut() if left_out is None else left_out,
             needs_language=needs_language,
@@ -195,7 +198,7 @@ class Store(AbstractContextManager["Store"]):
         with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
             for batch in self.batches():
                 lots = draw.lots(batch.num_rows)
-                rows = self.check_rows(batch, draw.left_out, drawn=lots < share)
+                rows = self.examine_rows(batch, draw.left_out, drawn=lots < share)
                 documents = pc.coalesce(batch.column("document"), batch.column("id"))
                 draw.add(lots, rows, documents.to_numpy(zero_copy_only=False))
                 bar.update(batch.num_rows)
@@ -242,15 +245,14 @@ class Store(AbstractContextManager["Store"]):
                 stacklevel=3,
             )
 
-    def check_stored_rows(self, sent: int, present: int, stored: int) -> int:
-        """How many of the rows `sent` are gone; an `OSError` if not all `present` are `stored`."""
+    def check_all_stored(self, present: int, stored: int) -> None:
+        """Raise an `OSError` if fewer vectors are stored than there are rows that were sent."""
         if stored < present:
             why = "a trigger, a rule or a policy leaves rows out, or the server has lost them"
             raise OSError(
                 f"{self.name} has taken {stored} of {present} vectors: {why}. "
                 "Run it again for the others"
             )
-        return sent - present
 
     @contextmanager
     def sanitize_errors(self) -> Iterator[None]:

@@ -147,7 +147,7 @@ class ChromaStore(Store):
             metadatas=metadata,
         )
         stored = self._ask(mapped.get, ids=ids, include=[])["ids"]
-        self.check_stored_rows(len(ids), len(ids), len(stored))
+        self.check_all_stored(len(ids), len(stored))
 
     def _ids_in(self, collection: Any) -> list[str]:
         ids: list[str] = self._ask(collection.get, include=[])["ids"]

@@ -35,7 +35,7 @@ class FaissStore(NumberedStore):
             self.index = _read_index(file)
             self.origin = writer_of(file)
         self.is_ivf = isinstance(self.index, faiss.IndexIVFFlat)
-        problem = self._problem()
+        problem = self._problem_with_index()
         if problem:
             kind = type(self.index).__name__
             raise ValueError(f"{path} is a {kind} of {self.index.ntotal} vectors: {problem}")
@@ -49,7 +49,7 @@ class FaissStore(NumberedStore):
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
-    def _problem(self) -> str | None:
+    def _problem_with_index(self) -> str | None:
         """Why the index cannot be read, in words; None if it can."""
         import faiss
 

@@ -15,7 +15,7 @@ from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import metric_of, model_name_in
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.reruns import RerunCounts
-from st_xlret.stores.tables import TableStore
+from st_xlret.stores.tables import TableStore, find_columns, number_type
 
 _ORIGIN = b"st_xlret_map"  # in the metadata of a mapped table
 _EMBEDDING_FUNCTIONS = b"embedding_functions"  # LanceDB's own metadata of a table
@@ -34,7 +34,11 @@ class LanceStore(TableStore):
         with self.sanitize_errors():
             self.database = lancedb.connect(parsed.place)
             self.table = self.database.open_table(self.name_in_store)
-            self._set_columns_and_dimension(self.table.schema)
+            self.schema = self.table.schema
+            self.present = self.schema.names
+            self.columns = find_columns(self.schema, self.fields, self.name)
+            self.numbers = number_type(self.schema, self.columns["vector"])
+            self.dimension = self.vector_length()
             for index in self.table.list_indices():
                 if self.columns["vector"] in index.columns:
                     metric = self.table.index_stats(index.name).distance_type
@@ -62,8 +66,8 @@ class LanceStore(TableStore):
             batches = self._changed_batches(change, schema)
             reader = pa.RecordBatchReader.from_batches(schema, batches)
             table = self.database.create_table(into, reader, schema=schema, on_bad_vectors="null")
-            gone = self.check_stored_rows(len(self), len(self), table.count_rows())
-            return RerunCounts(gone)
+            self.check_all_stored(len(self), table.count_rows())
+        return RerunCounts()
 
     def _refuse_table(self, name: str) -> None:
         # A stopped run leaves a name that is listed and cannot be opened: it is free.

@@ -16,7 +16,7 @@ from st_xlret.stores.base import Change
 from st_xlret.stores.descriptions import Metric, metric_of, model_name_in
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.reruns import RerunCounts
-from st_xlret.stores.tables import TableStore
+from st_xlret.stores.tables import TableStore, find_columns, number_type
 
 METADATA = b"st_xlret"
 """Key of `VectorsMetadata` in the metadata of a Parquet file."""
@@ -55,13 +55,17 @@ class ParquetStore(TableStore):
             ]
             metadata = [_metadata_in(schema) for schema in schemas]
         self._check_alike(schemas, metadata)
+        self.schema = schemas[0]
+        self.present = self.schema.names
+        self.columns = find_columns(self.schema, fields, path)
+        self.numbers = number_type(self.schema, self.columns["vector"])
+        self.dimension = self.vector_length()
         self.metadata = metadata[0]
         self.rows = sum(footer.num_rows for footer in footers)
         self.metric = metric_of(self.metadata.get("metric"), path)
         self.origin = self.metadata.get("map")
         self.model = model_name_in(self.metadata)
         self.fingerprint = self.metadata.get("fingerprint")
-        self._set_columns_and_dimension(schemas[0])
 
     def __len__(self) -> int:
         return self.rows

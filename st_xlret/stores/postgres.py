@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -110,6 +110,33 @@ _TRIES = 5
 _NEEDED_FOR = "vectors in PostgreSQL"
 
 
+class _Column(NamedTuple):
+    """The type of a column, such as `vector(384)`, and the comment on it."""
+
+    kind: str
+    comment: str
+
+
+class _Catalog(NamedTuple):
+    """What PostgreSQL says of a table.
+
+    Attributes:
+        oid: Its number.
+        columns: By their names.
+        keys: The columns of its primary key.
+        operator_classes: Of the indexes of the column of vectors.
+        has_heirs: Whether other tables inherit from it.
+        has_policies: Whether policies hide rows.
+    """
+
+    oid: int
+    columns: dict[str, _Column]
+    keys: list[str]
+    operator_classes: list[str]
+    has_heirs: bool
+    has_policies: bool
+
+
 class PostgresStore(Store):
     """A column of a table that has a primary key of one column."""
 
@@ -130,77 +157,86 @@ class PostgresStore(Store):
                 f"postgresql:{parsed.place}", autocommit=True, **settings
             )
             pgvector.register_vector(self.connection)
-            named = self.table.as_string(self.connection)
-            ((oid,),) = self._fetch("SELECT %s::regclass::oid", [named])
-            self.oid = oid
-            self.columns = {}
-            for name, kind, comment in self._fetch(_COLUMNS, [oid]):
-                self.columns[name] = (kind, comment or "")
-            keys = [name for (name,) in self._fetch(_KEYS, [oid])]
-            classes = self._fetch(_OPERATOR_CLASSES, [oid, self.name_in_store])
-            has_heirs = bool(self._fetch(_HEIRS, [oid]))
-            ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", [oid])
-        if has_policies:
-            warnings.warn(
-                f"{self.name}: what row policies hide from this user is not read, nor counted",
-                stacklevel=3,
-            )
-        self._check_column()
-        self._set_key(keys, has_heirs)
-        self.present = self.columns
-        self.metric = self._metric_of_indexes(classes)
+            self.catalog = self._read_catalog()
+        self._check_catalog()
+        self.present = self.catalog.columns
+        self.key = self.catalog.keys[0]
+        self.metric = self._metric_of_indexes()
         self.beside = {}
         for what, usual in USUAL_FIELDS.items():
             self.beside[what] = self._field_expression(fields.named_for(what), usual)
-        self._set_type_and_dimension()
+        column = self.catalog.columns[self.name_in_store]
+        if column.comment.startswith(_COMMENT):
+            self.origin = column.comment.removeprefix(_COMMENT)
+        self.type_name = column.kind.partition("(")[0]
+        if self.type_name == "halfvec":
+            self.numbers = np.float16
+        self.dimension = self._vector_length(column.kind)
 
-    def _check_column(self) -> None:
+    def _read_catalog(self) -> "_Catalog":
+        """What PostgreSQL says of the table."""
+        named = self.table.as_string(self.connection)
+        ((oid,),) = self._fetch("SELECT %s::regclass::oid", [named])
+        columns = {}
+        for name, kind, comment in self._fetch(_COLUMNS, [oid]):
+            columns[name] = _Column(kind, comment or "")
+        ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", [oid])
+        classes = self._fetch(_OPERATOR_CLASSES, [oid, self.name_in_store])
+        return _Catalog(
+            oid=oid,
+            columns=columns,
+            keys=[name for (name,) in self._fetch(_KEYS, [oid])],
+            operator_classes=[name for (name,) in classes],
+            has_heirs=bool(self._fetch(_HEIRS, [oid])),
+            has_policies=has_policies,
+        )
+
+    def _check_catalog(self) -> None:
+        """Refuse a column that has no vectors, and a table whose rows cannot be found again."""
+        if self.catalog.has_policies:
+            warnings.warn(
+                f"{self.name}: what row policies hide from this user is not read, nor counted",
+                stacklevel=4,
+            )
         vectors = []
-        for name, (kind, _) in self.columns.items():
-            if kind.partition("(")[0] in ("vector", "halfvec"):
+        for name, column in self.catalog.columns.items():
+            if column.kind.partition("(")[0] in ("vector", "halfvec"):
                 vectors.append(name)
         where = f"{self.name}, among its columns of type vector and halfvec,"
         find_field(vectors, self.name_in_store, (), where)
-
-    def _set_key(self, keys: Sequence[str], has_heirs: bool) -> None:
-        """Set `key` and `key_type`: the primary key, by which a row is found again."""
         needed = None
-        if has_heirs:
+        if self.catalog.has_heirs:
             needed = "no tables that inherit from it"
-        elif len(keys) != 1:
+        elif len(self.catalog.keys) != 1:
             needed = "a primary key of one column"
         if needed:
             raise ValueError(
                 f"{self.name}: the table needs {needed}: by its key a row is found again"
             )
-        self.key = keys[0]
-        self.key_type, _ = self.columns[self.key]
 
-    def _metric_of_indexes(self, classes: Sequence[tuple[str]]) -> Metric | None:
+    def _metric_of_indexes(self) -> Metric | None:
         """The metric of the column's indexes, by their operator classes; None without indexes.
 
         Of several, one that maps keep is taken.
         """
         metrics = []
-        for (name,) in classes:
+        for name in self.catalog.operator_classes:
             metrics += re.findall(r"^(?:vector|halfvec)_([^_]+)_[^_]+$", name)  # vector_cosine_ops
         kept = [name for name in metrics if name in METRICS]
         return metric_of(next(iter(kept or metrics), None), self.name)
 
-    def _set_type_and_dimension(self) -> None:
-        """Set `type_name`, `numbers`, `dimension`, `origin` by the column."""
-        kind, comment = self.columns[self.name_in_store]
-        if comment.startswith(_COMMENT):
-            self.origin = comment.removeprefix(_COMMENT)
-        self.type_name, _, size = kind.rstrip(")").partition("(")
-        if self.type_name == "halfvec":
-            self.numbers = np.float16
+    def _vector_length(self, kind: str) -> int:
+        """Numbers in a vector, by the type of the column, else by the first vector."""
+        size = kind.rstrip(")").partition("(")[2]
         if size:
-            self.dimension = int(size)
-            return
+            return int(size)
         with self.sanitize_errors():
             rows = self._fetch(self._format(_FIRST_VECTOR))
-        self.dimension = first_vector_length(vector.to_list() for (vector,) in rows)
+        return first_vector_length(vector.to_list() for (vector,) in rows)
+
+    @property
+    def _key_type(self) -> str:
+        return self.catalog.columns[self.key].kind
 
     def __len__(self) -> int:
         ((count,),) = self._fetch(self._format("SELECT count(*) FROM {table}"))
@@ -219,9 +255,9 @@ class PostgresStore(Store):
         """A new column of the same table and type; a row without a vector has null in it."""
         into = _as_kept(into)
         comment = f"{_COMMENT}{origin}"
-        is_taken = into in self.columns
-        there = self.columns[into][1] if is_taken else None
-        self.refuse_taken(f"a column {into}", is_taken, comment, there)
+        there = self.catalog.columns.get(into)
+        is_taken = there is not None
+        self.refuse_taken(f"a column {into}", is_taken, comment, there and there.comment)
         new = self.sql.Identifier(into)
         counts = RerunCounts()
         with self.sanitize_errors():
@@ -229,15 +265,17 @@ class PostgresStore(Store):
             self._refuse_other_lengths()
             if not is_taken:
                 self._add_column(new, comment)
-            for batch, there in self._batches_with_mapped(self.fields.text is not None, new):
-                self._write_rows(new, change(batch), there, counts)
+            for batch, mapped in self._batches_with_mapped(self.fields.text is not None, new):
+                self._write_rows(new, change(batch), mapped, counts)
         return counts
 
     def _refuse_triggers(self, into: str) -> None:
         """Refuse a table of which an update does more than what it says."""
         names = []
         ways_out = []
-        for table, kind, name in self._fetch(_TRIGGERS, {"table": self.oid, "column": into}):
+        for table, kind, name in self._fetch(
+            _TRIGGERS, {"table": self.catalog.oid, "column": into}
+        ):
             quoted = self.sql.Identifier(name).as_string(self.connection)
             names.append(name)
             ways_out.append(f"ALTER TABLE {table} DISABLE {kind} {quoted}")
@@ -323,7 +361,7 @@ class PostgresStore(Store):
             batch = make_batch(keys, column, dict(zip(beside, others, strict=True)))
             yield batch, self._numbers_in(keys, mapped)
             names["last"] = self.sql.Literal(keys[-1])
-            condition = f"{{key}} > {{last}}::{self.key_type}"
+            condition = f"{{key}} > {{last}}::{self._key_type}"
 
     def _numbers_in(self, keys: Sequence[str], vectors: Sequence[Any]) -> Matrix:
         """The vectors of pgvector, or None, (n, d), with NaN in rows that have none."""
@@ -336,8 +374,8 @@ class PostgresStore(Store):
         vector_class = kinds.HalfVector if self.type_name == "halfvec" else kinds.Vector
         keys = batch.column("id").to_pylist()
         vectors = batch_vectors(batch)
-        update = self._format(_UPDATE.format(key_type=self.key_type), new=new)
-        count = self._format(_COUNT_UPDATED.format(key_type=self.key_type), new=new)
+        update = self._format(_UPDATE.format(key_type=self._key_type), new=new)
+        count = self._format(_COUNT_UPDATED.format(key_type=self._key_type), new=new)
 
         def run(cursor: Any) -> int:
             cursor.execute(_STAGE.format(kind=self.type_name))
@@ -348,7 +386,8 @@ class PostgresStore(Store):
                     copy.write_row((key, value))
             cursor.execute(update, ())
             sent, present, stored = cursor.execute(count, ()).fetchone()
-            return self.check_stored_rows(sent, present, stored)
+            self.check_all_stored(present, stored)
+            return int(sent - present)
 
         return int(self._run_briefly(run))
 
@@ -375,14 +414,14 @@ class PostgresStore(Store):
     def _field_expression(self, field: str | None, usual: Sequence[str]) -> Any:
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
         column, _, path = (field or "").partition(".")
-        if path and field not in self.columns:
-            find_field(self.columns, column, usual, self.name)
+        if path and field not in self.present:
+            find_field(self.present, column, usual, self.name)
             steps = [self.sql.Literal(step) for step in path.split(".")]
             value = self.sql.SQL("jsonb_extract_path({}::jsonb, {})").format(
                 self.sql.Identifier(column), self.sql.SQL(", ").join(steps)
             )
             return self.sql.SQL(_JSON_AS_TEXT).format(value)
-        present = find_field(self.columns, field, usual, self.name)
+        present = find_field(self.present, field, usual, self.name)
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
 
 

@@ -1,7 +1,7 @@
 """Vectors in Qdrant."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,21 +52,13 @@ class QdrantStore(Store):
             else:
                 self.client = qdrant.QdrantClient(path=parsed.place)
             self.info = self.client.get_collection(self.collection)
-        self._set_vector(parsed.options.get("vector"))
-
-    def _set_vector(self, named: str | None) -> None:
-        """Set which vectors are meant, and what the collection says of them."""
         config = self.info.config
         dense = _dense_vectors(config.params.vectors)
-        if named is None:
-            named = next(iter(dense)) if len(dense) == 1 else ""
-        where = f"{self.name}, of whose vectors &vector=... names one,"
-        find_field(dense, named, (), where)
-        self.vector = named
-        self.parameters = dense[named]
-        self.name_in_store = named or self.collection
+        self.vector = _name_of_vector(dense, parsed.options.get("vector"), self.name)
+        self.parameters = dense[self.vector]
+        self.name_in_store = self.vector or self.collection
         metadata = config.metadata or {}
-        self.origin = (metadata.get(_ORIGINS) or {}).get(named)
+        self.origin = (metadata.get(_ORIGINS) or {}).get(self.vector)
         self.model = model_name_in({"model": metadata.get("model")})
         self.dimension = self.parameters.size
         self.metric = metric_of(self.parameters.distance.value, self.name)
@@ -141,7 +133,8 @@ class QdrantStore(Store):
             sent = [records[row] for row in places]
             target.send(sent, mapped[places].tolist())
             present, stored = target.counts([record.id for record in sent])
-            counts.gone += self.check_stored_rows(len(sent), present, stored)
+            self.check_all_stored(present, stored)
+            counts.gone += len(sent) - present
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
@@ -175,6 +168,15 @@ def _vector_of(record: Any, name: str) -> Any:
     if isinstance(record.vector, dict):
         return record.vector.get(name)
     return record.vector
+
+
+def _name_of_vector(dense: Collection[str], named: str | None, store: str) -> str:
+    """The name of the vectors that are meant, by default of the only ones; "" for no name."""
+    name = named
+    if name is None:
+        name = next(iter(dense)) if len(dense) == 1 else ""
+    find_field(dense, name, (), f"{store}, of whose vectors &vector=... names one,")
+    return name
 
 
 def _dense_vectors(parameters: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from st_xlret.stores.left_out import LeftOut, Reason, counts_in_words
 _SHORTEST = np.finfo(np.float32).tiny
 
 
-class CheckedRows(NamedTuple):
+class ExaminedRows(NamedTuple):
     """The rows of a batch, as they can be used.
 
     Attributes:
@@ -43,15 +43,15 @@ class StoredSample(NamedTuple):
     documents: dict[str, NDArray[Any]]
 
 
-def check_rows(
+def examine_rows(
     batch: pa.RecordBatch,
     left_out: LeftOut,
     *,
     needs_language: bool,
     drawn: NDArray[np.bool_] | bool,
     identify: Callable[[str], str] | None,
-) -> CheckedRows:
-    """See `Store.check_rows`; `identify` is given where texts tell the language.
+) -> ExaminedRows:
+    """See `Store.examine_rows`; `identify` is given where texts tell the language.
 
     Rows that cannot be used are added to `left_out`.
     """
@@ -61,7 +61,7 @@ def check_rows(
     left_out.add(Reason.NO_VECTOR, int((~is_usable).sum()))
     labels, codes = _labels_and_codes(batch)
     if not needs_language:
-        return CheckedRows(vectors, is_usable, np.where(codes == "", labels, codes))
+        return ExaminedRows(vectors, is_usable, np.where(codes == "", labels, codes))
     if identify is not None:
         texts = batch.column("text")
         for row in np.flatnonzero(drawn & is_usable & (labels == "")).tolist():
@@ -69,7 +69,7 @@ def check_rows(
             codes[row] = identify(text) if text else ""
     is_lacking = drawn & is_usable & (codes == "")
     _count_lacking(labels[is_lacking].tolist(), left_out)
-    return CheckedRows(vectors, is_usable & (codes != ""), codes)
+    return ExaminedRows(vectors, is_usable & (codes != ""), codes)
 
 
 def _labels_and_codes(batch: pa.RecordBatch) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -123,7 +123,7 @@ class Draw:
         """The lots of the next rows, from 0 to 1."""
         return self._generator.random(count)
 
-    def add(self, lots: NDArray[np.float64], rows: CheckedRows, documents: NDArray[Any]) -> None:
+    def add(self, lots: NDArray[np.float64], rows: ExaminedRows, documents: NDArray[Any]) -> None:
         """Draw from rows that have these lots, and are of these documents."""
         usable = np.flatnonzero(rows.is_usable)
         codes = rows.codes[usable].tolist()

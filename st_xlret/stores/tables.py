@@ -6,10 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import DTypeLike
 
 from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import first_vector_length, make_batch
-from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _IDS = ("id", "_id")
@@ -20,8 +21,7 @@ class TableStore(Store):
 
     Attributes:
         schema: Of the table.
-        columns: "vector", and "id" and each of `USUAL_FIELDS` that is there -> the column that has
-            it.
+        columns: What `find_columns` finds there.
     """
 
     schema: pa.Schema
@@ -41,39 +41,13 @@ class TableStore(Store):
     def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         """The batches of the table, in its order, with these columns."""
 
-    def _set_columns_and_dimension(self, schema: pa.Schema) -> None:
-        """Set the schema, the columns that hold what is asked for, and what vectors are like.
-
-        Without a length in the schema, the first vector is read.
-        """
-        self.schema = schema
-        self.present = schema.names
-        self.columns = self._find_columns()
+    def vector_length(self) -> int:
+        """Numbers in a vector, by the schema, else by the first vector, which is read."""
         column = self.columns["vector"]
-        kind = schema.field(column).type
-        self.numbers = kind.value_type.to_pandas_dtype()
-        self.dimension = kind.list_size if isinstance(kind, pa.FixedSizeListType) else 0
-        if not self.dimension:
-            self.dimension = first_vector_length(self._vectors_in(column))
-
-    def _find_columns(self) -> dict[str, str]:
-        """What is asked for -> its column, for what the table has: `vector` it always has."""
-        kinds = ", ".join(f"{field.name} ({field.type})" for field in self.schema)
-        where = (
-            f"{self.name}, of whose columns ({kinds}) lists of floating-point numbers are vectors,"
-        )
-        lists = [field.name for field in self.schema if _is_vector(field.type)]
-        vector = find_field(lists, self.fields.vector or "vector", (), where)
-        columns = {"vector": vector or ""}
-        own_id = find_field(self.schema.names, None, _IDS, self.name)
-        if own_id:
-            columns["id"] = own_id
-        for what, usual in USUAL_FIELDS.items():
-            named = self.fields.named_for(what)
-            column = find_field(self.schema.names, named, usual, self.name)
-            if column:
-                columns[what] = column
-        return columns
+        kind = self.schema.field(column).type
+        if isinstance(kind, pa.FixedSizeListType):
+            return int(kind.list_size)
+        return first_vector_length(self._vectors_in(column))
 
     def _vectors_in(self, column: str) -> Iterator[list[float] | None]:
         for batch in self._table_batches([column]):
@@ -117,6 +91,36 @@ class TableStore(Store):
             arrays = batch.columns
             arrays[place] = changed.cast(schema.field(place).type)
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def find_columns(schema: pa.Schema, fields: Fields, where: str) -> dict[str, str]:
+    """The columns of a table: "vector", and "id" and each of `USUAL_FIELDS` that it has.
+
+    A `ValueError` lists the columns if none is one of vectors, or one that was named is not there.
+    """
+    kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
+    lists = [field.name for field in schema if _is_vector(field.type)]
+    vector = find_field(
+        lists,
+        fields.vector or "vector",
+        (),
+        f"{where}, of whose columns ({kinds}) lists of floating-point numbers are vectors,",
+    )
+    columns = {"vector": vector or ""}
+    own_id = find_field(schema.names, None, _IDS, where)
+    if own_id:
+        columns["id"] = own_id
+    for what, usual in USUAL_FIELDS.items():
+        column = find_field(schema.names, fields.named_for(what), usual, where)
+        if column:
+            columns[what] = column
+    return columns
+
+
+def number_type(schema: pa.Schema, column: str) -> DTypeLike:
+    """The type of the numbers in a column of vectors."""
+    numbers: DTypeLike = schema.field(column).type.value_type.to_pandas_dtype()
+    return numbers
 
 
 def _is_vector(kind: pa.DataType) -> bool:
