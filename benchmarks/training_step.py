@@ -23,7 +23,7 @@ from benchmarks.measuring import Step, median_seconds
 from st_xlret import SemanticContrastiveLoss
 from st_xlret.precision import autocast
 from st_xlret.tables import markdown_table
-from st_xlret.training.layers import changed_attention, changed_dropout
+from st_xlret.training.preparation import changed_attention, changed_dropout
 from st_xlret.training.trainable import freeze_word_embeddings
 
 

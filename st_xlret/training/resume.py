@@ -20,6 +20,7 @@ from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint, read_record
 from st_xlret.training.output_folder import delete_earlier_run
+from st_xlret.training.preparation import EncoderPreparation
 from st_xlret.training.trainable import train_in_fp32
 from st_xlret.training.trainer import CrossLingualTrainer
 
@@ -133,10 +134,11 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool
     if args.load_best_model_at_end and state.best_model_checkpoint:
         folder = checkpoint.parent / Path(state.best_model_checkpoint).name
     train_in_fp32([trainer.model])
-    trainer.remember_start(trainer.model)
+    preparation = EncoderPreparation()
+    preparation.remember_start(trainer.model, args, trainer.loss_state)
     trainer.loss_state.take_start(checkpoint)
     trained = merge_adapters(SentenceTransformer(str(folder), device="cpu"))
     trainer.model.load_state_dict(trained.state_dict())
-    trainer.go_back_to_start()
+    preparation.go_back_to_start(trainer.model, args.keep_trained)
     trainer.state = state
     return True

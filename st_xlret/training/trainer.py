@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Mapping
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
@@ -17,7 +16,6 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base import sampler
-from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import BatchSampler, ConcatDataset, RandomSampler
 
@@ -25,7 +23,6 @@ from st_xlret.batches import CrossLingualDataCollator, InterleavedBatchSampler
 from st_xlret.columns import Role
 from st_xlret.encoding import (
     PROMPT_NAMES,
-    fingerprint,
     role_prompt,
     warn_of_other_prompts,
 )
@@ -34,13 +31,11 @@ from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
-from st_xlret.modules.adapters import adapter_files, has_adapters, merge_adapters
+from st_xlret.modules.adapters import adapter_files, has_adapters
 from st_xlret.modules.encoders import has_route_of_each_role
 from st_xlret.precision import padding_options
-from st_xlret.training import trainable
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
 from st_xlret.training.host_arguments import check_host_arguments
-from st_xlret.training.layers import changed_attention, changed_dropout
 from st_xlret.training.needs import (
     build_losses,
     check_names,
@@ -50,6 +45,7 @@ from st_xlret.training.needs import (
     select_loss_columns,
     take_loss_state,
 )
+from st_xlret.training.preparation import EncoderPreparation
 from st_xlret.training.text_lengths import check_length, flattened_prompts
 
 _ROLES: tuple[Role | None, ...] = ("query", "document", None)
@@ -98,7 +94,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     training_args_class: Any = CrossLingualTrainingArguments
     data_collator_class = CrossLingualDataCollator
     args: CrossLingualTrainingArguments
-    _before_trial: CrossLingualTrainingArguments | None = None
 
     def __init__(
         self,
@@ -112,6 +107,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     ) -> None:
         args = cross_lingual_arguments(args or CrossLingualTrainingArguments("tmp_trainer"))
         check_optimizers(args, kwargs.get("optimizers"))
+        self._preparation = EncoderPreparation()
         self.model_init: Any = kwargs.get("model_init")
         encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given = loss
@@ -128,7 +124,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._loss_values: dict[str, list[float]] = {}
         _adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
-        self._original: dict[str, Tensor] = {}
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
         super().__init__(
             model,
@@ -149,6 +144,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             loss=losses,
         )
         self._prepare_collator(encoder)
+        self._read_once = {name: getattr(self.args, name) for name in READ_ONCE}
+        if self._parts > 1:
+            self._read_once["gradient_accumulation_steps"] = self.args.gradient_accumulation_steps
 
     def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> Any:
         """The collator, which finds prompt and route of each column of a batch by its role."""
@@ -288,99 +286,55 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if isinstance(resume_from_checkpoint, str):
             self.loss_state.resume_from = resume_from_checkpoint
         self._loss_values = {}
-        with ExitStack() as self._take_back:
+        with self._preparation.open():
             if self.model_init is None:
-                self._prepare_encoder(self.model)
+                self._prepare_encoder()
             result = super().train(resume_from_checkpoint, *args, **kwargs)
             if self.state.global_step == 0:
                 raise ValueError(
                     "no step was trained: there are fewer rows than a batch has "
                     f"({self.args.train_batch_size}), and smaller batches are dropped"
                 )
-            self.go_back_to_start()
+            self._preparation.go_back_to_start(self.model, self.args.keep_trained)
         self._check_weights()
         card = ensure_card_data(self.model)
         card.training_seconds = result.metrics.get("train_runtime")
         return result
 
-    def _prepare_encoder(self, model: SentenceTransformer) -> None:
-        """Set what of an encoder is trained and how its layers compute, until the training ends.
-
-        `train` takes it back, so it is called within: `_take_back` is open then.
-        """
-        args = self.args
-        take_back = self._take_back
-        take_back.enter_context(changed_dropout(model, args.dropout))
-        if args.bf16 and args.device.type == "cpu":
-            # There, the backward pass of PyTorch's fused attention is slow.
-            take_back.enter_context(changed_attention(model, "eager"))
-        trainable.train_in_fp32([model, *self.loss_state.all_losses.values()])
-        for weight in model.parameters():
-            take_back.callback(weight.requires_grad_, weight.requires_grad)
-        if args.freeze_embeddings:
-            trainable.freeze_word_embeddings(model)
-        # Before adapters are added: the fingerprint is of a model without them.
-        self.remember_start(model)
-        if args.lora_rank:
-            trainable.add_lora(model, args.lora_rank)
-            take_back.callback(merge_adapters, model)
+    def _prepare_encoder(self) -> None:
+        if self.args.lora_rank:
             self.optimizer = None  # that of an earlier training holds the adapters of then
-        if args.save_strategy != "no":
-            trainable.check_adapters_match_folder(model)
+        self._preparation.prepare(self.model, self.args, self.loss_state)
 
-    def remember_start(self, model: SentenceTransformer) -> None:
-        """Keep what a training begins with; `go_back_to_start` reads the weights.
-
-        The weights, where `keep_trained` leaves a part of them. Then `loss_state` refuses to resume
-        from other ones. Their fingerprint goes into its checkpoints, where somebody compares it.
-        """
-        args = self.args
-        self._original = {}
-        if args.keep_trained < 1:
-            self._original = trainable.copy_trainable_weights(model)
-            self.loss_state.keeps_start = True
-        if (args.save_strategy != "no" or self.loss_state.keeps_start) and not has_adapters(model):
-            self.loss_state.start = fingerprint(model)
-
-    def go_back_to_start(self) -> None:
-        """Let the weights go a part of the way back, as `keep_trained` says."""
-        trainable.interpolate_weights(self.model, self._original, self.args.keep_trained)
-
-    # Trainings with `model_init`. In a search, the host calls `call_model_init`, then sets the
-    # arguments of the trial, then calls `create_optimizer`.
+    # Trainings with `model_init`: the encoder is prepared when it is made. In a search, the host
+    # calls `call_model_init`, then sets the arguments of the trial, then calls `create_optimizer`.
 
     def call_model_init(self, trial: Any = None) -> Any:
-        """A new model for a training, and new losses for it.
-
-        In a training it is prepared here; in a trial later, when the host has set the arguments.
-        """
+        """A new model and, in a training, new losses for it."""
         model: Any = super().call_model_init(trial)
         ensure_card_data(model)
-        if getattr(self, "is_in_train", False):
-            self._replace_losses(model)
-            if trial is None:
-                self._before_trial = None
-                self._prepare_encoder(model)
-            else:
-                self._before_trial = copy.copy(self.args)
+        if self._preparation.stage == "closed":
+            return model
+        self.model = model
+        self._replace_losses(model)
+        if trial is None:
+            self._prepare_encoder()
         return model
 
     def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
         """The host's optimizer. Before it, the host has set the arguments of a search's trial."""
-        before = self._before_trial
-        self._before_trial = None
-        if before is not None:
-            self._check_trial(before)
+        if self._preparation.stage == "waiting":
+            self._check_trial()
             check_host_arguments(self.args, has_own_loss=has_own_loss(self.loss), is_stream=False)
-            self._prepare_encoder(self.model)
+            self._prepare_encoder()
         return super().create_optimizer(*args, **kwargs)
 
-    def _check_trial(self, before: CrossLingualTrainingArguments) -> None:
+    def _check_trial(self) -> None:
         """Refuse a trial that would change what the Trainer has read."""
-        fixed = list(READ_ONCE)
-        if self._parts > 1:
-            fixed.append("gradient_accumulation_steps")
-        changed = [name for name in fixed if getattr(self.args, name) != getattr(before, name)]
+        changed = []
+        for name, value in self._read_once.items():
+            if getattr(self.args, name) != value:
+                changed.append(name)
         if changed:
             raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
 
