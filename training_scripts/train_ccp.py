@@ -17,9 +17,10 @@ from torch import nn
 
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
-from st_xlret.training.arguments import ScriptArguments, loss_options_field
+from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.data import DocumentOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.texts import text_and_language_columns
 

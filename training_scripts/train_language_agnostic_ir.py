@@ -27,9 +27,10 @@ from st_xlret.batches import Rows
 from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training.arguments import ScriptArguments, loss_options_field
+from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.data import DocumentOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.questions import QuestionOptions
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.texts import text_and_language_columns

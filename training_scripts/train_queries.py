@@ -33,8 +33,9 @@ from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
-from st_xlret.training.arguments import ScriptArguments, loss_options_field
+from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.queries import QueryOptions, calibrated_queries
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.teacher import distillation_data

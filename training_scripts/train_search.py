@@ -30,9 +30,10 @@ from st_xlret import (
 )
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
-from st_xlret.training.arguments import ScriptArguments, loss_options_field
+from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.data import PairOptions, data_entries
 from st_xlret.training.encoders import EncoderArguments
+from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.questions import AnswerOptions
 from st_xlret.training.run import Run, keep_best_checkpoint, run_script
 from st_xlret.training.teacher import DistillationData, distillation_data, teacher_vectors

@@ -233,6 +233,7 @@ class ScriptArguments(CrossLingualTrainingArguments):
 
     def __post_init__(self) -> None:
         check_license(self.license)
+        self.resume = self.resume or bool(self.resume_from_checkpoint)
         if self.max_steps == 0:
             raise ValueError("max_steps 0: it has to be above 0, or -1 for whole epochs")
         if self.num_train_epochs is None:
@@ -240,11 +241,3 @@ class ScriptArguments(CrossLingualTrainingArguments):
         elif self.max_steps == type(self).max_steps:
             self.max_steps = -1
         super().__post_init__()
-
-
-def loss_options_field(losses: str, example: str) -> Any:
-    """The field of `--loss_options` for the options of a script, whose losses have these names."""
-    return option(
-        "{}",
-        f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.",
-    )

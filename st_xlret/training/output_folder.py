@@ -21,7 +21,27 @@ _MADE = ("tokenizer", "negatives")
 """Folders that a run makes in its own besides the model and the checkpoints."""
 
 
-def lock_folder(folder: Path) -> FileLock:
+def claim_folder(args: ScriptArguments, options: dict[str, Any]) -> FileLock | None:
+    """Lock and check the output folder of a run, before any work.
+
+    The lock is that of the first process. An `OSError` refuses a folder that another run uses, or
+    in which this one would replace what it may not. Exits from a run that is to be resumed and is
+    finished.
+
+    Args:
+        args: The arguments of the run.
+        options: Its other options, which may name files that are read.
+    """
+    folder = Path(str(args.output_dir))
+    lock = None
+    if args.process_index == 0:
+        lock = _lock_folder(folder)
+    _exit_if_finished(folder, args)
+    _check_folder(folder, args, _flattened(options))
+    return lock
+
+
+def _lock_folder(folder: Path) -> FileLock:
     """Make the folder of a run, and keep other runs out; an `OSError` if it is in use."""
     folder.mkdir(parents=True, exist_ok=True)
     # A singleton: in a notebook, a run that has failed does not keep out the next one.
@@ -30,7 +50,7 @@ def lock_folder(folder: Path) -> FileLock:
     return lock
 
 
-def exit_if_finished(folder: Path, args: ScriptArguments) -> None:
+def _exit_if_finished(folder: Path, args: ScriptArguments) -> None:
     """Exit from a run that is to be resumed, and has its results."""
     if args.resume and not args.overwrite and (folder / "results.json").is_file():
         print(
@@ -40,7 +60,18 @@ def exit_if_finished(folder: Path, args: ScriptArguments) -> None:
         sys.exit(0)
 
 
-def check_folder(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
+def _flattened(options: dict[str, Any]) -> list[Any]:
+    """The values of options, and those in lists."""
+    values = []
+    for value in options.values():
+        if isinstance(value, list):
+            values.extend(value)
+        else:
+            values.append(value)
+    return values
+
+
+def _check_folder(folder: Path, args: ScriptArguments, inputs: list[Any]) -> None:
     """Refuse a folder in which a run would replace what it may not, or what it reads."""
     if not args.resume:
         _check_checkpoints(folder, args, inputs)

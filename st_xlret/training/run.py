@@ -1,12 +1,10 @@
 """A training script around its Trainer: it checks before, resumes, measures, saves and pushes."""
 
-import json
 import logging
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import is_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,8 @@ from st_xlret.hub.repository import Repository
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
-from st_xlret.training.output_folder import WRITER, check_folder, exit_if_finished, lock_folder
+from st_xlret.training.loss_options import LossOptions
+from st_xlret.training.output_folder import WRITER, claim_folder
 from st_xlret.training.plots import plot_training
 from st_xlret.training.resume import (
     checkpoint_to_resume,
@@ -59,21 +58,17 @@ class Run:
     """
 
     def __init__(self, args: ScriptArguments, *groups: Any) -> None:
+        options = options_of_groups(groups)
         self.args = args
         self.output = Path(str(args.output_dir))
-        args.resume = args.resume or bool(args.resume_from_checkpoint)
-        if args.process_index == 0:
-            self._lock = lock_folder(self.output)
-        exit_if_finished(self.output, args)
-        options = options_of_groups(groups)
-        check_folder(self.output, args, inputs=flattened(options))
+        self._lock = claim_folder(args, options)
+        self.options = options_to_compare(args, options)
+        self._loss_options = LossOptions(self.options.get("loss_options") or "{}")
+        # Taken from the host, which would push checkpoints and write the token into them.
         self._push = args.push_to_hub
         self._token = args.hub_token
         args.push_to_hub = False
         args.hub_token = None
-        self.options = options_to_compare(args, options)
-        self._losses = _read_loss_options(self.options.get("loss_options") or "{}")
-        self._unread_losses = set(self._losses)
         set_seed(args.seed)
         torch.backends.cuda.enable_cudnn_sdp(False)  # as in `autocast`
         logger.info(
@@ -86,17 +81,9 @@ class Run:
     def loss_arguments(self, name: str, **defaults: Any) -> dict[str, Any]:
         """The arguments of a loss: defaults, changed by `--loss_options`.
 
-        `train_and_save` refuses those of losses that are not asked for here before.
+        `train_and_save` refuses options of losses that were not asked for here before.
         """
-        arguments = dict(defaults)
-        self._unread_losses.discard(name)
-        for key, value in self._losses.get(name, {}).items():
-            default = defaults.get(key)
-            if isinstance(value, dict) and default is not None:
-                arguments[key] = _with_changes(default, value)
-            else:
-                arguments[key] = value
-        return arguments
+        return self._loss_options.arguments_of(name, defaults)
 
     def train_and_save(
         self,
@@ -119,10 +106,7 @@ class Run:
             evaluators: They measure the model before and after training; None is left out.
             test: Measures the finished model.
         """
-        if self._unread_losses:
-            raise ValueError(
-                f"--loss_options: this run has no losses {sorted(self._unread_losses)}"
-            )
+        self._loss_options.check_all_read()
         is_first = trainer.is_world_process_zero()
         repository = self._open_repository() if self._push and is_first else None
         model = trainer.model
@@ -231,14 +215,18 @@ class Run:
         write_json(self.output / "results.json", results, ours=WRITER)
         use = f'SentenceTransformer("{path}")  # encode_query, encode_document'
         print(f"\nThe model is in {path}, for Sentence Transformers alone:\n\n    {use}\n")
-        picture = self.output / "training.png"
-        if any("loss" in line for line in trainer.state.log_history):
-            try:
-                with atomic_file(picture, ours=WRITER) as temporary:
-                    plot_training(trainer.state.log_history, temporary)
-            except FileExistsError as error:  # the user's, of the hours of the training
-                logger.warning("%s", error)
+        self._draw_losses(trainer.state.log_history)
         return path
+
+    def _draw_losses(self, history: Sequence[Mapping[str, Any]]) -> None:
+        """Write `training.png`; a file of the user's, of the hours of the training, stays."""
+        if not any("loss" in line for line in history):
+            return
+        try:
+            with atomic_file(self.output / "training.png", ours=WRITER) as temporary:
+                plot_training(history, temporary)
+        except FileExistsError as error:
+            logger.warning("%s", error)
 
 
 class LogOftenInShortRuns(TrainerCallback):
@@ -255,36 +243,6 @@ class LogOftenInShortRuns(TrainerCallback):
         steps = max(1, state.max_steps // _LINES)
         if args.logging_strategy == "steps" and steps < state.logging_steps:
             control.should_log = state.global_step % steps == 0
-
-
-def _read_loss_options(text: str) -> dict[str, dict[str, Any]]:
-    """The arguments of each loss, by its name; a `ValueError` for what is none."""
-    try:
-        by_loss = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"--loss_options {text}: {error}") from error
-    options = by_loss.values() if isinstance(by_loss, dict) else [by_loss]
-    if not all(isinstance(each, dict) for each in options):
-        raise ValueError(f"--loss_options {text}: give a mapping of arguments for each loss")
-    return dict(by_loss)
-
-
-def flattened(options: dict[str, Any]) -> list[Any]:
-    """The values of options, and those in lists."""
-    values = []
-    for value in options.values():
-        if isinstance(value, list):
-            values.extend(value)
-        else:
-            values.append(value)
-    return values
-
-
-def _with_changes(default: Any, changes: dict[str, Any]) -> Any:
-    """A group of options, of which some are changed."""
-    if is_dataclass(default) and not isinstance(default, type):
-        return replace(default, **changes)
-    return {**default, **changes}
 
 
 def _evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
@@ -331,11 +289,17 @@ def run_script(main: Callable[[], Any]) -> None:
     try:
         main()
     except (ImportError, ValueError, OSError, RuntimeError, TypeError) as error:
-        # A tracker of the host that is not installed, and a name in --loss_options; others are
-        # faults.
-        for kind, words in ((RuntimeError, "install"), (TypeError, "unexpected keyword argument")):
-            if isinstance(error, kind) and words not in str(error):
-                raise
+        if not _is_error_of_input(error):
+            raise
         sys.exit(f"error: {without_secrets(str(error))}")
     except KeyboardInterrupt:
         sys.exit("stopped")
+
+
+def _is_error_of_input(error: Exception) -> bool:
+    """Whether what a user gave made an error, and not a fault of the program."""
+    if isinstance(error, TypeError):  # a name in --loss_options
+        return "unexpected keyword argument" in str(error)
+    if isinstance(error, RuntimeError):  # a tracker of the host that is not installed
+        return "install" in str(error)
+    return True
