@@ -11,6 +11,7 @@ from st_xlret.functional.tensors import (
     LOWEST,
     check_integers_per_row,
     check_matrices,
+    mean_where,
     normalize_rows,
     rows_at_once,
 )
@@ -147,14 +148,9 @@ def _sum_of_row_losses(
     """
     logits = p @ h.T
     constant = logits.detach()
-    alpha = _mean_where(constant, intra) - _mean_where(constant, cross)
+    alpha = mean_where(constant, intra) - mean_where(constant, cross)
     alpha = alpha * (intra.any(1) & cross.any(1))
     shifted = logits - mu * alpha[:, None] * intra
     log_others = shifted.masked_fill(~(intra | cross), LOWEST).logsumexp(dim=1)
     own = logits.gather(1, rows[:, None])[:, 0]
     return -F.logsigmoid(own - log_others).sum()
-
-
-def _mean_where(logits: Tensor, mask: Tensor) -> Tensor:
-    """The mean of each row's logits where the mask is set, 0 where it never is."""
-    return (logits * mask).sum(1) / mask.sum(1).clamp(min=1)

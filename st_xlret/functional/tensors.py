@@ -1,4 +1,4 @@
-"""What the equations share: checks of their arguments, types of numbers, rows of unit length."""
+"""What the equations share: checks of their arguments, types of numbers, rows and their means."""
 
 from collections.abc import Collection
 
@@ -34,6 +34,11 @@ def normalize_rows(x: Tensor) -> Tensor:
     is_zero = ~x.any(dim=1, keepdim=True)
     unit = F.normalize(x.masked_fill(is_zero, 1.0), dim=1)
     return unit.masked_fill(is_zero, 0.0)
+
+
+def mean_where(x: Tensor, mask: Tensor) -> Tensor:
+    """The mean of each row of a matrix where the mask is set, 0 where it never is."""
+    return (x * mask).sum(1) / mask.sum(1).clamp(min=1)
 
 
 def check_matrices(

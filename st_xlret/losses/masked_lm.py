@@ -17,12 +17,8 @@ from st_xlret.losses.base import Batches, Columns, CrossLingualLoss, unwrap_mode
 from st_xlret.losses.embedding import Features, parts_by_length, select_texts
 from st_xlret.losses.head_training import HeadTraining
 from st_xlret.losses.lm_head import NoHeadError, load_head
+from st_xlret.losses.token_masking import TokenMasking
 from st_xlret.ranges import check_range
-
-# Odd constants of common integer hashes (SplitMix64, Steele et al. 2014), as signed integers.
-_GOLDEN = -7046029254386353131
-_MIX_1 = -4658895280553007687
-_MIX_2 = -7723592293110705685
 
 
 class _MaskedPart(NamedTuple):
@@ -112,13 +108,16 @@ class MaskedLMLoss(CrossLingualLoss):
             )
         encoder.unpad_inputs = False
         self.mask_probability = mask_probability
-        self.mask_token_id: int = tokenizer.mask_token_id
-        self.special_token_ids: list[int] = tokenizer.all_special_ids
         embeddings: Any = encoder.auto_model.get_input_embeddings()
         head = load_head(model, lm_head_from, fresh=fresh_head)
         # What is trained is in float32 at least, also beside an encoder in 16 bits.
         self.lm_head = head.to(torch.promote_types(embeddings.weight.dtype, torch.float32))
-        self.vocabulary = len(embeddings.weight)
+        self.masking = TokenMasking(
+            probability=mask_probability,
+            mask_token=tokenizer.mask_token_id,
+            special_tokens=tokenizer.all_special_ids,
+            vocabulary=len(embeddings.weight),
+        )
         if seed is None:
             seed = torch.initial_seed()
         self.register_buffer("seed", torch.tensor(seed % (1 << 63)))
@@ -235,54 +234,7 @@ class MaskedLMLoss(CrossLingualLoss):
         Both are (rows, length), the second one boolean. It draws by the texts, the seed and, in
         training, the step. All ranks call it together: at least one token of theirs is hidden.
         """
-        specials = torch.tensor(self.special_token_ids, device=input_ids.device)
-        candidates = attention_mask.bool() & ~torch.isin(input_ids, specials)
         seed = self.seed
         if self.updates_state:
             seed = seed + 1_000_003 * self.steps
-        keys = _token_keys(input_ids, attention_mask, seed)
-        draw = _uniform_numbers(keys, 0).masked_fill(~candidates, 2.0)
-        lowest = draw.min()
-        if get_world_size() > 1:
-            dist.all_reduce(lowest, op=dist.ReduceOp.MIN)
-        # The lowest draw of all ranks is always chosen: a short batch still teaches something.
-        chosen = candidates & ((draw < self.mask_probability) | (draw == lowest))
-        kind = _uniform_numbers(keys, 1)
-        random_ids = (_uniform_numbers(keys, 2) * self.vocabulary).long()
-        masked = input_ids.masked_fill(chosen & (kind < 0.8), self.mask_token_id)
-        return torch.where(chosen & (kind >= 0.9), random_ids, masked), chosen
-
-
-def _token_keys(input_ids: Tensor, attention_mask: Tensor, seed: Tensor) -> Tensor:
-    """A key for each token (rows, length) from seed, text and place in the text, nothing else."""
-    is_token = attention_mask.long()
-    place = is_token.cumsum(1)
-    tokens = _scramble_bits(input_ids * _GOLDEN + place) * is_token
-    text = _scramble_bits(tokens.sum(1, keepdim=True) + seed * _GOLDEN)
-    return _scramble_bits(text + place * _GOLDEN)
-
-
-def _uniform_numbers(keys: Tensor, stream: int) -> Tensor:
-    """A number in [0, 1) for each key, of as many bits as float32 has.
-
-    Streams are independent of each other.
-    """
-    scrambled = _scramble_bits(keys + (stream + 1) * 1_000_003)
-    highest_bits = _logical_right_shift(scrambled, 40)
-    return highest_bits.to(torch.float32) / float(1 << 24)
-
-
-def _scramble_bits(x: Tensor) -> Tensor:
-    """Scramble integers; products wrap around."""
-    x = _fold(x, 30) * _MIX_1
-    x = _fold(x, 27) * _MIX_2
-    return _fold(x, 31)
-
-
-def _fold(x: Tensor, bits: int) -> Tensor:
-    return x ^ _logical_right_shift(x, bits)
-
-
-def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
-    kept = (1 << (64 - bits)) - 1
-    return (x >> bits) & kept
+        return self.masking.hide(input_ids, attention_mask, seed)
