@@ -8,7 +8,7 @@ from argparse import ArgumentDefaultsHelpFormatter, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, NoReturn
@@ -74,17 +74,30 @@ class _Known:
         return "bool" in str(self.fields[name].type)
 
 
-def option(default: Any, help: str, choices: Sequence[Any] | None = None, **metadata: Any) -> Any:
+def option(
+    default: Any,
+    help: str,
+    choices: Sequence[Any] | None = None,
+    *,
+    action: str | None = None,
+) -> Any:
     """A dataclass field with its help text and the values that it may have.
 
-    `HfArgumentParser` reads it.
+    `HfArgumentParser` reads it. `action` is what argparse does with a value, such as "extend".
     """
-    metadata["help"] = help
+    metadata: dict[str, Any] = {"help": help}
     if choices is not None:
         metadata["choices"] = list(choices)
+    if action is not None:
+        metadata["action"] = action
     if isinstance(default, list):
         return field(default_factory=lambda: list(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def required_option(help: str, choices: Sequence[Any] | None = None) -> Any:
+    """A dataclass field without a default, else as of `option`."""
+    return option(MISSING, help, choices)
 
 
 @contextmanager

@@ -14,11 +14,11 @@ maps those again whose vector has changed. A map of queries alone (--queries_onl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import st_xlret
 from st_xlret.commands.sources import StoreArguments
-from st_xlret.options import name_leading_words, parse
+from st_xlret.options import name_leading_words, parse, required_option
 from st_xlret.stores.apply import apply_calibration
 from st_xlret.stores.left_out import counts_in_words
 
@@ -27,10 +27,8 @@ from st_xlret.stores.left_out import counts_in_words
 class Arguments:
     """Which map, and where its results go."""
 
-    map: str = field(metadata={"help": "Folder of the calibration."})
-    into: str = field(
-        metadata={"help": "Name of the new file, named vector, column, table or collection."}
-    )
+    map: str = required_option("Folder of the calibration.")
+    into: str = required_option("Name of the new file, named vector, column, table or collection.")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import BatchSamplers
 
 from st_xlret.hub.card import check_license
-from st_xlret.options import option
+from st_xlret.options import option, required_option
 from st_xlret.precision import PRECISIONS, resolve_precision
 from st_xlret.ranges import check_positive, check_range
 
@@ -190,8 +190,8 @@ class ScriptArguments(CrossLingualTrainingArguments):
 
     _argument_group_name = "training (the host's options, and a few more)"
 
-    output_dir: str = field(
-        metadata={"help": "Folder for the model, checkpoints, results.json and training.png."}
+    output_dir: str = required_option(
+        "Folder for the model, checkpoints, results.json and training.png."
     )
     max_steps: int = option(10_000, "Optimizer steps. --num_train_epochs replaces it.")
     num_train_epochs: float | None = option(  # type: ignore[assignment]

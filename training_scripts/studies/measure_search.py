@@ -17,7 +17,7 @@ their English translations. --held_out chooses learning rates: the mean mAP@20.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -39,7 +39,7 @@ from st_xlret.evaluation.tatoeba import retrieval_accuracy
 from st_xlret.evaluation.tatoeba_files import load_tatoeba
 from st_xlret.files import check_output_file, write_json
 from st_xlret.hub.loading import load_model
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, required_option
 from st_xlret.precision import PRECISIONS
 from st_xlret.search import unit_rows
 
@@ -67,10 +67,8 @@ OF_QUESTIONS = {
 class Arguments:
     """What to measure, and on what."""
 
-    model: str = field(metadata={"help": "The model."})
-    output: str = field(
-        metadata={"help": "JSON file for the figures, new or measured before, in [0, 1]."}
-    )
+    model: str = required_option("The model.")
+    output: str = required_option("JSON file for the figures, new or measured before, in [0, 1].")
     pool: str | None = option(None, "XQuAD-R, or some of its paragraphs, in BEIR's layout.")
     context: bool = option(False, "Candidates are sentences followed by their paragraphs.")
     tatoeba: str | None = option(None, "Folder of Tatoeba. By default it is not measured.")

@@ -8,21 +8,21 @@ same of each, which is the mean of the models, such as those of several seeds (W
 2022); shares are task arithmetic (Ilharco et al., ICLR 2023).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from st_xlret.hub.loading import load_model
 from st_xlret.hub.portable import write_model
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, required_option
 
 
 @dataclass
 class Arguments:
     """What to add, and where the result goes."""
 
-    model: str = field(metadata={"help": "The checkpoint that all runs started from."})
-    output: str = field(metadata={"help": "Folder for the merged model."})
+    model: str = required_option("The checkpoint that all runs started from.")
+    output: str = required_option("Folder for the merged model.")
     add: list[str] = option([], "Trained models, each FOLDER for their mean, or each FOLDER:SHARE.")
     overwrite: bool = option(False, "Replace a model that is there.")
 

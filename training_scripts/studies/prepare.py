@@ -23,7 +23,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -37,7 +37,7 @@ from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences, normalize_text
 from st_xlret.files import atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, required_option
 from st_xlret.precision import autocast
 from st_xlret.training.texts import TextColumn, balanced_texts
 from training_scripts.demo.demo import read_sentences
@@ -81,9 +81,9 @@ class Pool:
 class Arguments:
     """What to make."""
 
-    kind: str = field(metadata={"help": "What to make.", "choices": KINDS})
-    output: str = field(
-        metadata={"help": "The file, or the folder of held-out, questions, part, apart and head."}
+    kind: str = required_option("What to make.", KINDS)
+    output: str = required_option(
+        "The file, or the folder of held-out, questions, part, apart and head."
     )
     pairs: list[str] = option(
         [], "Parallel sentences; for contexts, files of JSON lines with an `id`."

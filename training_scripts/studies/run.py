@@ -28,7 +28,7 @@ import yaml
 
 from st_xlret.evaluation.results import half_interval
 from st_xlret.files import write_json, write_text
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, required_option
 from st_xlret.tables import markdown_table
 
 REPOSITORY = Path(__file__).parents[2]
@@ -39,8 +39,8 @@ MERGE = "training_scripts.studies.merge_models"
 class Arguments:
     """What to run."""
 
-    study: str = field(metadata={"help": "YAML file of the study."})
-    output: str = field(metadata={"help": "Folder for the runs and the table."})
+    study: str = required_option("YAML file of the study.")
+    output: str = required_option("Folder for the runs and the table.")
     data: str | None = option(None, "Folder of the data, {data} in the file.")
     model: str | None = option(
         None, "The checkpoint that the rows start from, {model} in the file."

