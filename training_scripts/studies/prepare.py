@@ -35,7 +35,7 @@ from st_xlret import MaskedLMLoss, load_documents, load_pairs, load_retrieval
 from st_xlret.data.reading import read_jsonl, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences, normalize_text
-from st_xlret.files import atomic_directory, write_json, write_text
+from st_xlret.files import PathLike, atomic_directory, write_json, write_text
 from st_xlret.hub.loading import load_model
 from st_xlret.options import option, parse, required_option
 from st_xlret.precision import autocast
@@ -114,18 +114,41 @@ def read_pool(pool: str, *splits: str) -> Pool:
     rows = {}
     for name in ("corpus", "queries"):
         file = find_file(pool, f"{name}.jsonl")
-        rows[name] = [row for _, row in read_jsonl(file)]
+        rows[name] = read_rows(file)
     judged = {}
     for split in splits:
-        _, *lines = read_lines(find_file(pool, f"qrels/{split}.tsv"))
-        judged[split] = [line.split("\t") for _, line in lines]
+        file = find_file(pool, f"qrels/{split}.tsv")
+        _, *lines = read_table(file)
+        judged[split] = lines
     return Pool(rows, judged)
+
+
+def read_rows(file: PathLike) -> list[Row]:
+    """Read JSON lines."""
+    return [row for _, row in read_jsonl(file)]
+
+
+def read_table(file: PathLike) -> list[list[str]]:
+    """Read lines of cells between tabs."""
+    return [line.split("\t") for _, line in read_lines(file)]
 
 
 def write_rows(file: Path, rows: Iterable[Any]) -> None:
     """Write JSON lines."""
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    write_text(file, "".join(lines))
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    write_lines(file, lines)
+
+
+def write_table(file: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write lines of cells between tabs."""
+    lines = ["\t".join(cells) for cells in rows]
+    write_lines(file, lines)
+
+
+def write_lines(file: Path, lines: Iterable[str]) -> None:
+    """Write lines, each with its end."""
+    ended = [f"{line}\n" for line in lines]
+    write_text(file, "".join(ended))
 
 
 def write_pool(folder: Path, pool: Pool) -> None:
@@ -134,9 +157,8 @@ def write_pool(folder: Path, pool: Pool) -> None:
         for name, rows in pool.rows.items():
             write_rows(temporary / f"{name}.jsonl", rows)
         for split, judged in pool.judged.items():
-            table = [["query-id", "corpus-id", "score"], *judged]
-            lines = ["\t".join(cells) + "\n" for cells in table]
-            write_text(temporary / f"qrels/{split}.tsv", "".join(lines))
+            header = ["query-id", "corpus-id", "score"]
+            write_table(temporary / f"qrels/{split}.tsv", [header, *judged])
 
 
 # Kinds: each makes the output that the options say.
@@ -147,22 +169,28 @@ def write_translations(options: Arguments, output: Path) -> None:
     questions = []
     for number, row in enumerate(read_sentences()):
         languages = list(row)
-        language = languages[number % len(row)]
-        answers = [(text, code) for code, text in row.items() if code != language]
-        questions.append(Asked(row[language], language, answers))
-    write_pool(output, pool_of_questions(questions))
+        place = number % len(languages)
+        language = languages[place]
+        question = row.pop(language)
+        answers = [(text, code) for code, text in row.items()]
+        questions.append(Asked(question, language, answers))
+    pool = pool_of_questions(questions)
+    write_pool(output, pool)
 
 
 def write_english_questions(options: Arguments, output: Path) -> None:
     """questions: 500 from all of the data, each with its answer and three other sentences."""
     rows = load_retrieval(options.retrieval, positives="sentence", negatives=3, titles=False)
     every = max(1, len(rows) // 500)
+    places = range(0, len(rows), every)
+    names = ("positive", "negative_1", "negative_2", "negative_3")
     questions = []
-    for row in rows.select(range(0, len(rows), every)[:500]):
-        names = ("positive", "negative_1", "negative_2", "negative_3")
-        candidates = [(row[name], row["language"]) for name in names]
-        questions.append(Asked(row["query"], row["language"], candidates))
-    write_pool(output, pool_of_questions(questions, answers=1))
+    for row in rows.select(places[:500]):
+        language = row["language"]
+        candidates = [(row[name], language) for name in names]
+        questions.append(Asked(row["query"], language, candidates))
+    pool = pool_of_questions(questions, answers=1)
+    write_pool(output, pool)
 
 
 def pool_of_questions(questions: Iterable[Asked], answers: int | None = None) -> Pool:
@@ -172,12 +200,16 @@ def pool_of_questions(questions: Iterable[Asked], answers: int | None = None) ->
     judged = []
     for number, asked in enumerate(questions):
         query = f"q{number}"
-        queries.append(row_of_text(query, asked.question, asked.language))
+        row = row_of_text(query, asked.question, asked.language)
+        queries.append(row)
         for candidate in asked.candidates:
             names.setdefault(candidate, f"d{len(names)}")
         for candidate in asked.candidates[:answers]:
             judged.append([query, names[candidate], "1"])
-    corpus = [row_of_text(name, text, language) for (text, language), name in names.items()]
+    corpus = []
+    for (text, language), name in names.items():
+        row = row_of_text(name, text, language)
+        corpus.append(row)
     return Pool({"corpus": corpus, "queries": queries}, {"test": judged})
 
 
@@ -190,8 +222,10 @@ def write_part(options: Arguments, output: Path) -> None:
     """part: every fourth paragraph of XQuAD-R in all languages."""
     pool = read_xquad(options)
     codes = languages_of(pool, options)
-    paragraphs = paragraphs_of(pool)[::4]
-    write_pool(output, some_paragraphs(pool, dict.fromkeys(paragraphs, codes), codes))
+    every_fourth = paragraphs_of(pool)[::4]
+    kept = dict.fromkeys(every_fourth, codes)
+    part = some_paragraphs(pool, kept, codes)
+    write_pool(output, part)
 
 
 def write_apart(options: Arguments, output: Path) -> None:
@@ -202,15 +236,20 @@ def write_apart(options: Arguments, output: Path) -> None:
     share = options.english_share
     pool = read_xquad(options)
     codes = languages_of(pool, options)
-    others = [code for code in codes if code != "en"] if share else codes
-    language_of = {}
+    others = codes
+    if share:
+        others = [code for code in codes if code != "en"]
+    kept = {}
     for number, paragraph in enumerate(paragraphs_of(pool)):
         english_before = int(number * share)
-        if int((number + 1) * share) > english_before:
-            language_of[paragraph] = ["en"]
-        else:
-            language_of[paragraph] = [others[(number - english_before) % len(others)]]
-    write_pool(output, some_paragraphs(pool, language_of, codes))
+        english_after = int((number + 1) * share)
+        others_before = number - english_before
+        language = others[others_before % len(others)]
+        if english_after > english_before:
+            language = "en"
+        kept[paragraph] = [language]
+    apart = some_paragraphs(pool, kept, codes)
+    write_pool(output, apart)
 
 
 def read_xquad(options: Arguments) -> Pool:
@@ -226,33 +265,47 @@ def read_xquad(options: Arguments) -> Pool:
 
 def languages_of(pool: Pool, options: Arguments) -> list[str]:
     """The languages to keep, by default all of a pool."""
-    languages = {row["metadata"]["language"] for row in pool.rows["corpus"]}
-    return sorted(options.languages or languages)
+    if options.languages:
+        return sorted(options.languages)
+    return sorted({language_of(row) for row in pool.rows["corpus"]})
+
+
+def language_of(text: Row) -> str:
+    """The language of a text in BEIR's layout."""
+    language: str = text["metadata"]["language"]
+    return language
+
+
+def paragraph_of(sentence: Row) -> str:
+    """The name of the paragraph of a sentence in BEIR's layout."""
+    paragraph: str = sentence["metadata"]["document"]
+    return paragraph
 
 
 def paragraphs_of(pool: Pool) -> list[str]:
     """The paragraphs of a pool in their order."""
-    paragraphs = [row["metadata"]["document"] for row in pool.rows["corpus"]]
-    return list(dict.fromkeys(paragraphs))
+    paragraphs = dict.fromkeys(paragraph_of(row) for row in pool.rows["corpus"])
+    return list(paragraphs)
 
 
 def some_paragraphs(pool: Pool, kept: dict[str, list[str]], codes: Sequence[str]) -> Pool:
     """Paragraphs of a pool, each in the languages that are kept of it, with their questions."""
     corpus = []
     for row in pool.rows["corpus"]:
-        about = row["metadata"]
-        if about["language"] in kept.get(about["document"], []):
+        languages = kept.get(paragraph_of(row), [])
+        if language_of(row) in languages:
             corpus.append(row)
     names = {row["_id"] for row in corpus}
-    asked = {row["_id"] for row in pool.rows["queries"] if row["metadata"]["language"] in codes}
+    asked = {row["_id"] for row in pool.rows["queries"] if language_of(row) in codes}
     judged: dict[str, list[list[str]]] = {}
+    answered = set()
     for split, lines in pool.judged.items():
         judged[split] = []
         for cells in lines:
             query, name, *_ = cells
             if query in asked and name in names:
                 judged[split].append(cells)
-    answered = {cells[0] for lines in judged.values() for cells in lines}
+                answered.add(query)
     queries = [row for row in pool.rows["queries"] if row["_id"] in answered]
     return Pool({"corpus": corpus, "queries": queries}, judged)
 
@@ -268,23 +321,28 @@ def write_afriqa(options: Arguments, output: Path) -> None:
     pool = read_pool(options.pools[0], "train", "dev")
     corpus = pool.rows["corpus"]
     queries = pool.rows["queries"]
-    articles = [row for file in options.documents for _, row in read_jsonl(file)]
-    length = np.median([len(row["text"]) for row in corpus])
+    articles = []
+    for file in options.documents:
+        articles += read_rows(file)
+    lengths = [len(row["text"]) for row in corpus]
+    length = float(np.median(lengths))
+    news = passages_of_news(articles, length, options.per_language)
+    english = [in_english(row) for row in queries]
     train = {query for query, *_ in pool.judged["train"]}
-    pairs = [translated_pair(row) for row in queries if row["_id"] in train]
+    asked = [row for row in queries if row["_id"] in train]
     rows = {
-        "corpus": corpus + passages_of_news(articles, length, options.per_language),
-        "queries": queries + [in_english(row) for row in queries],
+        "corpus": [*corpus, *news],
+        "queries": [*queries, *english],
         "questions": questions_in_news(articles),
-        "pairs": pairs,
-        "log": [{"text": row["source"], "language": row["source_language"]} for row in pairs],
+        "pairs": [translated_pair(row) for row in asked],
+        "log": [row_of_log(row) for row in asked],
     }
     if options.topics:
         rows["topics"] = read_topics(options.topics)
     judged = {}
     for split, lines in pool.judged.items():
         of_english = [[f"{query}-en", *cells] for query, *cells in lines]
-        judged[split] = lines + of_english
+        judged[split] = [*lines, *of_english]
     write_pool(output, Pool(rows, judged))
 
 
@@ -298,13 +356,15 @@ def passages_of_news(articles: Iterable[Row], length: float, per_language: int) 
         for sentence in article["sentences"]:
             text = f"{text} {sentence}".strip()
             if len(text) >= length:  # what is left of an article is no passage
-                row = {"_id": f"news-{language}-{len(of_language)}", "title": article["title"]}
-                of_language.append(row | {"text": text, "metadata": {"language": language}})
+                row = row_of_text(f"news-{language}-{len(of_language)}", text, language)
+                row["title"] = article["title"]
+                of_language.append(row)
                 text = ""
     kept = []
     for of_language in passages.values():
         if of_language:
-            kept += of_language[:: math.ceil(len(of_language) / per_language)]
+            every = math.ceil(len(of_language) / per_language)
+            kept += of_language[::every]
     return kept
 
 
@@ -320,7 +380,9 @@ def questions_in_news(articles: Iterable[Row]) -> list[Row]:
 
 def in_english(question: Row) -> Row:
     """A question of AfriQA in its English translation."""
-    return row_of_text(f"{question['_id']}-en", question["metadata"]["english"], "en")
+    name = f"{question['_id']}-en"
+    about = question["metadata"]
+    return row_of_text(name, about["english"], "en")
 
 
 def translated_pair(question: Row) -> Row:
@@ -334,13 +396,18 @@ def translated_pair(question: Row) -> Row:
     }
 
 
+def row_of_log(question: Row) -> Row:
+    """A question of AfriQA as a log of searches has it, without labels."""
+    return {"text": question["text"], "language": language_of(question)}
+
+
 def read_topics(files: Iterable[str]) -> list[Row]:
     """The questions of MIRACL's files of topics, which name their language."""
     rows = []
     for file in files:
-        language = Path(file).name.split("-")[2]
-        for _, line in read_lines(file):
-            rows.append({"text": line.split("\t")[1], "language": language})
+        _, _, language, *_ = Path(file).name.split("-")
+        for _, text, *_ in read_table(file):
+            rows.append({"text": text, "language": language})
     return rows
 
 
@@ -350,7 +417,8 @@ def write_encoder_with_head(options: Arguments, output: Path) -> None:
     The head is trained on the encoder as it is.
     """
     documents = load_documents(options.documents, languages=options.languages or None)
-    texts = balanced_texts([TextColumn(documents, "sentence", "language")], options.characters)
+    sentences = TextColumn(documents, "sentence", "language")
+    texts = balanced_texts([sentences], options.characters)
     model = load_model(str(options.model))
     set_seed(0)  # of the weights of the head
     loss = MaskedLMLoss(model, fresh_head=True, seed=0)
@@ -360,7 +428,8 @@ def write_encoder_with_head(options: Arguments, output: Path) -> None:
     whole = AutoModelForMaskedLM.from_config(encoder.config)
     whole.base_model.load_state_dict(encoder.state_dict(), strict=False)
     whole.load_state_dict(loss.lm_head.transform.state_dict(), strict=False)
-    whole.get_output_embeddings().bias.data.copy_(loss.lm_head.bias)
+    projection = whole.get_output_embeddings()
+    projection.bias.data.copy_(loss.lm_head.bias)
     with atomic_directory(output, overwrite=True) as temporary:
         model.save(str(temporary))
         whole.save_pretrained(temporary)
@@ -369,15 +438,16 @@ def write_encoder_with_head(options: Arguments, output: Path) -> None:
 
 def write_sentences(options: Arguments, output: Path) -> None:
     """sentences: all texts of test sets, which are not to be trained on."""
-    texts = set()
+    texts: set[str] = set()
     for pool in options.pools:
         for rows in read_pool(pool).rows.values():
-            texts |= {row["text"] for row in rows}
+            texts.update(row["text"] for row in rows)
     if options.tatoeba:
         for file in Path(options.tatoeba).glob("*.eng"):
-            texts |= set(file.read_text(encoding="utf-8").splitlines())
+            content = file.read_text(encoding="utf-8")
+            texts.update(content.splitlines())
     lines = {" ".join(text.split()) for text in texts}
-    write_text(output, "\n".join(sorted(lines)) + "\n")
+    write_lines(output, sorted(lines))
 
 
 def write_pairs(options: Arguments, output: Path) -> None:
@@ -401,7 +471,8 @@ def write_contexts(options: Arguments, output: Path) -> None:
     """
     excluded = set()
     for file in options.exclude:
-        excluded |= {normalize_text(text) for _, text in read_lines(file)}
+        for _, text in read_lines(file):
+            excluded.add(normalize_text(text))
     rows = []
     for file in options.pairs:
         for block in blocks_of(file):
@@ -413,7 +484,7 @@ def write_contexts(options: Arguments, output: Path) -> None:
 
 def blocks_of(file: str) -> Iterator[list[Row]]:
     """The parallel sentences of a file, in runs of five of one document and language."""
-    pairs = [row for _, row in read_jsonl(file)]
+    pairs = read_rows(file)
     for _, document in groupby(pairs, document_of):
         sentences = list(document)
         for start in range(0, len(sentences), BLOCK):
@@ -422,7 +493,8 @@ def blocks_of(file: str) -> Iterator[list[Row]]:
 
 def document_of(pair: Row) -> tuple[str, str]:
     """The document of a pair, which stands before the last `#`, `:` or `-` of its `id`."""
-    return re.sub("[#:-][^#:-]*$", "", pair["id"]), pair["target_language"]
+    document = re.sub("[#:-][^#:-]*$", "", pair["id"])
+    return document, pair["target_language"]
 
 
 def with_context(block: Sequence[Row]) -> Row:
@@ -430,7 +502,8 @@ def with_context(block: Sequence[Row]) -> Row:
     first = block[0]
     row: Row = {}
     for side, language in SIDES:
-        context = join_sentences([pair[side] for pair in block], first[language])
+        sentences = [pair[side] for pair in block]
+        context = join_sentences(sentences, first[language])
         row[language] = first[language]
         row[side] = f"{first[side]} {context}"
     return row
@@ -438,12 +511,13 @@ def with_context(block: Sequence[Row]) -> Row:
 
 def write_documents(options: Arguments, output: Path) -> None:
     """documents: the first sentences of each language, each a document of its own."""
-    documents: Any = load_documents(options.documents, languages=options.languages or None)
-    table = documents.select_columns(["language", "sentence"]).to_pandas()
+    documents = load_documents(options.documents, languages=options.languages or None)
+    table: Any = documents.select_columns(["language", "sentence"]).to_pandas()
     first = table.groupby("language").head(options.per_language)
     rows = []
     for language, sentence in first.to_numpy():
-        rows.append({"language": language, "sentences": [sentence]})
+        row = {"language": language, "sentences": [sentence]}
+        rows.append(row)
     write_rows(output, rows)
 
 
