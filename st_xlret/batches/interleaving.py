@@ -61,19 +61,19 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         first_rows = [0, *self.dataset.cumulative_sizes]
         streams = [self._batches_of(number) for number in range(len(self.batch_samplers))]
-        numbers = self._numbers_in_turn() if self.in_turn else self._numbers_at_random()
+        numbers = self._data_sets_in_turn() if self.in_turn else self._data_sets_at_random()
         for number in numbers:
             for _ in range(self.ranks):
                 batch = next(streams[number])
                 yield [int(row + first_rows[number]) for row in batch]
 
-    def _numbers_in_turn(self) -> Iterator[int]:
-        """The data set of each step: one after the other."""
+    def _data_sets_in_turn(self) -> Iterator[int]:
+        """The number of the data set of each step: one after the other."""
         for step in range(self.batches):
             yield step % len(self.batch_samplers)
 
-    def _numbers_at_random(self) -> Iterator[int]:
-        """The data set of each step: drawn."""
+    def _data_sets_at_random(self) -> Iterator[int]:
+        """The number of the data set of each step: drawn."""
         generator = np.random.default_rng([self.seed, self.epoch, 1])
         for _ in range(self.batches):
             yield int(generator.choice(len(self.batch_samplers), p=self.probabilities))

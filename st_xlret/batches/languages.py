@@ -15,12 +15,12 @@ def language_ids(codes: Sequence[Any], column: str) -> list[int]:
     """The integers of languages; a ValueError names the column and the row of what is none."""
     ids = []
     for row, code in enumerate(codes):
-        language = _check_language_or_unknown(code, column, row)
+        language = _language_or_unknown(code, column, row)
         ids.append(language_to_id(language))
     return ids
 
 
-def _check_language_or_unknown(value: Any, column: str, row: int) -> str:
+def _language_or_unknown(value: Any, column: str, row: int) -> str:
     """The language of a text in normal form; `und`, the unknown one, stays.
 
     Raises:
@@ -31,7 +31,7 @@ def _check_language_or_unknown(value: Any, column: str, row: int) -> str:
     return check_language(value, where=f"column {column!r}, row {row}")
 
 
-def check_languages_of_rows(dataset: Dataset) -> set[str]:
+def languages_of_rows(dataset: Dataset) -> set[str]:
     """The languages of all rows; a ValueError names the column and the row of what is no code."""
     languages = set()
     for column in Declared(dataset.column_names).of("language"):
@@ -39,7 +39,7 @@ def check_languages_of_rows(dataset: Dataset) -> set[str]:
         values = table[column]
         for value in pc.unique(values).to_pylist():
             row = _first_row_with(value, values)
-            language = _check_language_or_unknown(value, column, row)
+            language = _language_or_unknown(value, column, row)
             languages.add(language)
     return languages
 

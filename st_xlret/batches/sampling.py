@@ -16,7 +16,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.documents import find_documents
-from st_xlret.batches.languages import check_languages_of_rows
+from st_xlret.batches.languages import languages_of_rows
 from st_xlret.columns import Declared
 from st_xlret.data.rows import rows_by_value
 from st_xlret.ranges import check_positive, check_range
@@ -174,7 +174,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The rows to sample from, by language; the draw depends on the order of both."""
-        check_languages_of_rows(dataset)
+        languages_of_rows(dataset)
         names = Declared(dataset.column_names).of("language")
         return [group.rows for group in rows_by_value(dataset, names)]
 

@@ -117,9 +117,9 @@ def _pairs_and_others(window: Tensor, ids: Ids) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _check_key_ids(keys: int, ids: Ids, key_ids: Ids) -> None:
-    """Refuse keys without a of_kind that rows are compared by."""
-    needed = [f"queue_{name}" for name, of_kind in ids.items() if of_kind is not None]
-    named = {f"queue_{name}": of_kind for name, of_kind in key_ids.items()}
+    """Refuse keys without an id that rows are compared by."""
+    needed = [f"queue_{name}" for name, of_rows in ids.items() if of_rows is not None]
+    named = {f"queue_{name}": of_keys for name, of_keys in key_ids.items()}
     check_integers_per_row(keys, needed, **named)
 
 
@@ -129,10 +129,10 @@ def _may_be_negatives(ids: Ids, other_ids: Ids, like: Tensor) -> Tensor:
     They are of the same language, and of another document and text.
     """
     allowed = torch.ones(like.shape, dtype=torch.bool, device=like.device)
-    for name, of_kind in ids.items():
-        if of_kind is None:
+    for name, of_rows in ids.items():
+        if of_rows is None:
             continue
-        equal = of_kind[:, None] == other_ids[name]
+        equal = of_rows[:, None] == other_ids[name]
         if name == "language":
             allowed &= equal
         else:
@@ -174,7 +174,7 @@ class _LogSumExpOfKeys(torch.autograd.Function):
 
 def _ids_of_rows(ids: Ids, rows: slice) -> Ids:
     """The ids of some rows, as views."""
-    of_rows: dict[Compared, Tensor | None] = {}
-    for name, of_kind in ids.items():
-        of_rows[name] = None if of_kind is None else of_kind[rows]
-    return of_rows
+    selected: dict[Compared, Tensor | None] = {}
+    for name, of_all in ids.items():
+        selected[name] = None if of_all is None else of_all[rows]
+    return selected

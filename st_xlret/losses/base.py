@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
 from st_xlret.batches.collator import COLUMN_NAMES
-from st_xlret.batches.languages import check_languages_of_rows
+from st_xlret.batches.languages import languages_of_rows
 from st_xlret.columns import (
     TAGS,
     ColumnError,
@@ -100,7 +100,9 @@ class CrossLingualLoss(nn.Module):
         self.weight = weight
         self.ratio = ratio
         self.batches = self._batch_factory(batches)
+        # Set by LossStateCallback, when a training begins.
         self.state_is_kept = False
+        # Until a batch with a loss of 0 was warned of.
         self.may_warn_of_zero = True
         self.register_forward_hook(_warn_of_zero_loss)
 
@@ -131,7 +133,7 @@ class CrossLingualLoss(nn.Module):
             dataset = rename(dataset, columns)
         selected = dataset.select_columns(self.columns_to_read(dataset))
         check_complete(selected, selected.column_names)
-        languages = check_languages_of_rows(selected)
+        languages = languages_of_rows(selected)
         left_out = [name for name in dataset.column_names if name not in selected.column_names]
         self._log_selection(selected, languages, left_out)
         return selected
@@ -171,14 +173,18 @@ class CrossLingualLoss(nn.Module):
         sentence_features: Iterable[dict[str, Any]],
         labels: Tensor | None = None,
     ) -> Columns:
-        """The text columns of a batch; a ValueError if they are not those that the loss takes."""
+        """The text columns of a batch; a ValueError if they are not those that the loss takes.
+
+        Integer labels become a tag that the columns lack. It warns once of a state that no
+        checkpoint keeps.
+        """
         columns = list(sentence_features)
         for names in self._names_of_columns(columns):
             try:
                 Declared(names).check_texts(self.layouts)
             except ColumnError as error:
                 self.refuse(f"{error}. Columns that are no texts are taken out by our collator")
-        self._check_state_is_kept()
+        self._warn_unless_state_is_kept()
         if labels is None:
             return columns
         return self._labels_as_tags(columns, labels)
@@ -222,14 +228,17 @@ class CrossLingualLoss(nn.Module):
         return columns
 
     def _tag_of_label(self, texts: int) -> Tag | None:
-        """The tag that labels are of so many text columns, as in `model.fit`; None for none."""
+        """The tag that labels stand for beside so many text columns, as in `model.fit`.
+
+        None where labels are no tag.
+        """
         tags: dict[Kind | None, Tag] = {"language": "language_id", "document": "document_id"}
         for layout in self.layouts:
             if layout.texts in (0, texts):
                 return tags.get(layout.label_is)
         return None
 
-    def _check_state_is_kept(self) -> None:
+    def _warn_unless_state_is_kept(self) -> None:
         """Say once that no checkpoint will hold what the loss owns; refuse on several ranks."""
         if self.state_is_kept or not self.updates_state or not self.owned_parameters():
             return
@@ -259,7 +268,8 @@ class CrossLingualLoss(nn.Module):
     ) -> tuple[list[Tensor], Tags]:
         """Vectors of equally long columns, and tags of all columns, from all ranks.
 
-        They stay as they are where the loss does not gather across devices.
+        All ranks call it together. They stay as they are where the loss does not gather across
+        devices.
         """
         if get_world_size() == 1 or not self.gather_across_devices:
             return vectors, tags

@@ -81,7 +81,7 @@ class CZNCELoss(PairContrastiveLoss):
         super().__init__(model, temperature=temperature, **options)
         check_range(0, mlm_weight=mlm_weight)
         if contextual_encoder is not None:
-            transformer = self._checked_transformer(model[0])
+            transformer = self._required_transformer(model[0])
             transformer.unpad_inputs = False  # positions are those of the padded layout
             self.layouts = (Layout(2, needs=("span",)),)
         if mlm is not None and mlm.model is not model:
@@ -92,8 +92,8 @@ class CZNCELoss(PairContrastiveLoss):
         self.objective = objective
         self.equation = OBJECTIVES[objective]
 
-    def _checked_transformer(self, encoder: nn.Module) -> Transformer:
-        """The encoder's first module, if it gives token vectors."""
+    def _required_transformer(self, encoder: nn.Module) -> Transformer:
+        """The encoder's first module; a `ValueError` unless it gives token vectors."""
         if not isinstance(encoder, Transformer) or self.mini_batch_num_tokens:
             kind = type(encoder).__name__
             self.refuse(f"words need token vectors, which {kind} and micro-batches do not give")

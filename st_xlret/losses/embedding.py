@@ -127,7 +127,10 @@ def _divide_up(number: int, divisor: int) -> int:
 
 
 def keep_padding(model: SentenceTransformer, **mini_batch: float | None) -> None:
-    """Turn off the unpadding of Transformers where padded rows are cut into micro-batches."""
+    """Turn off the unpadding of Transformers where padded rows are cut into micro-batches.
+
+    `mini_batch` is the name and the value of the option; a `ValueError` refuses one below 1.
+    """
     check_range(1, **mini_batch)
     if not any(mini_batch.values()):
         return

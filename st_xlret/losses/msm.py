@@ -361,7 +361,8 @@ def _arrange_blocks(tags: Tags) -> Tensor:
 def _gather_sentences(own: Sentences) -> Sentences:
     """The sentences of all ranks, one rank after the other.
 
-    Ranks may have different numbers of sentences: they are padded to the most, gathered, and cut.
+    All ranks call it together. They may have different numbers of sentences, which are padded to
+    the most, gathered, and cut.
     """
     device = own.vectors.device
     most = torch.tensor(len(own.vectors), device=device)

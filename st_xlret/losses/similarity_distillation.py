@@ -114,13 +114,14 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         The labels are integers (N,).
         """
         columns = self.read_columns(sentence_features)
-        targets = self._check_labels(labels)
+        targets = self._required_labels(labels)
         (vectors,) = embed_columns(self.model, columns, num_tokens=self.mini_batch_num_tokens)
         # `encode` cuts the vectors of a model with `truncate_dim`, and a forward pass does not.
         dimensions = self.teacher.shape[1]
         return self.compute_loss_from_embeddings(vectors[:, :dimensions], targets)
 
-    def _check_labels(self, labels: Tensor | None) -> Tensor:
+    def _required_labels(self, labels: Tensor | None) -> Tensor:
+        """The labels; a `ValueError` unless there are some, and all name rows of the teacher."""
         rows = len(self.teacher)
         if labels is not None and _names_rows(labels, rows):
             return labels

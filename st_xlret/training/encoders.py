@@ -130,7 +130,7 @@ class EncoderArguments:
             tokenizer = train_tokenizer(sample, self.vocabulary, show_progress=True)
             tokenizer.save_pretrained(folder)
 
-        folder = make_folder(args, "tokenizer", train, keep=_goes_on(args))
+        folder = make_folder(args, "tokenizer", train, keep=_has_checkpoint_to_resume(args))
         return PreTrainedTokenizerFast.from_pretrained(folder)
 
     def masked_words_loss(
@@ -156,14 +156,14 @@ class EncoderArguments:
                 )
                 return None
         loss = MaskedLMLoss(model, fresh_head=True, **loss_options)
-        if not _goes_on(args):
+        if not _has_checkpoint_to_resume(args):
             with autocast(args.precision, model.device):
                 loss.train_head(list(balanced_texts(texts, _CHARACTERS, seed=args.seed)))
         return loss
 
 
-def _goes_on(args: ScriptArguments) -> bool:
-    """Whether a run goes on from a checkpoint."""
+def _has_checkpoint_to_resume(args: ScriptArguments) -> bool:
+    """Whether a run is to go on, and left a checkpoint to go on from."""
     return args.resume and last_checkpoint(Path(str(args.output_dir))) is not None
 
 

@@ -127,7 +127,7 @@ class LossStateCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Restore the state from the checkpoint that is resumed, and share it with all ranks."""
-        self._check_alone(state)
+        self._register_alone(state)
         optimizer = kwargs.get("optimizer")
         if optimizer is not None and not args.fsdp and args.deepspeed_plugin is None:
             self._check_optimizer(unwrap_model(kwargs["model"]), optimizer)
@@ -135,7 +135,7 @@ class LossStateCallback(TrainerCallback):
             folder = Path(self.resume_from or checkpoint_folder(args, state))
             self.take_start(folder)
             self.load_state_dict(load_file(folder / LOSS_STATE_FILE))
-            _set_epoch(kwargs.get("train_dataloader"), int(state.epoch or 0))
+            _set_epoch_of_samplers(kwargs.get("train_dataloader"), int(state.epoch or 0))
         for loss in self.losses.values():
             for inner in loss.modules():
                 if isinstance(inner, CrossLingualLoss):
@@ -156,8 +156,8 @@ class LossStateCallback(TrainerCallback):
             )
         self.start = before
 
-    def _check_alone(self, state: TrainerState) -> None:
-        """Join the callbacks in training; refuse a second one of the same run.
+    def _register_alone(self, state: TrainerState) -> None:
+        """Note that this callback is in training; refuse a second one of the same run.
 
         The checkpoints would hold the state of the last one alone.
         """
@@ -247,7 +247,7 @@ class LossStateCallback(TrainerCallback):
 
 
 _CALLBACKS: WeakSet[LossStateCallback] = WeakSet()
-"""Those that have begun a training."""
+"""Those that have begun a training, which `_register_alone` notes."""
 
 
 def losses_by_name(losses: Any) -> Mapping[str, Any]:
@@ -278,7 +278,7 @@ def _ids_of_trained_weights(optimizer: torch.optim.Optimizer) -> set[int]:
     return ids
 
 
-def _set_epoch(loader: Any, epoch: int) -> None:
+def _set_epoch_of_samplers(loader: Any, epoch: int) -> None:
     """Set the epoch of the batch samplers of a loader.
 
     The host fails to do so when several processes resume amid one.

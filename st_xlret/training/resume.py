@@ -19,7 +19,6 @@ from st_xlret.modules.adapters import merge_adapters
 from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint, read_record
-from st_xlret.training.output_folder import delete_earlier_run
 from st_xlret.training.preparation import EncoderPreparation
 from st_xlret.training.trainable import train_in_fp32
 from st_xlret.training.trainer import CrossLingualTrainer
@@ -42,7 +41,11 @@ def options_of_groups(groups: Iterable[Any]) -> dict[str, Any]:
 
 
 def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[str, Any]:
-    """What a resumed run must have alike, as JSON has it."""
+    """What a resumed run must have alike, as JSON has it.
+
+    Of options that name files, the files are read: other content under the same name is another
+    option.
+    """
     options = {}
     for name, value in others.items():
         options[name] = value
@@ -61,7 +64,7 @@ def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[st
 
 
 def _hash_of_files(sources: list[Any], output: Path) -> str:
-    """What tells the files that are read from others, but for those of the run itself."""
+    """A hash of the names and content of all files of sources, but for those of the run itself."""
     digest = hashlib.sha256()
     for source in sources:
         path = Path(str(source)).expanduser()
@@ -78,16 +81,13 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
 
 
 def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
-    """Where to go on; None begins anew: then the checkpoints of an earlier run are deleted.
+    """The checkpoint from which a run goes on; None where it begins anew.
 
-    Exits if the run had other options.
+    Exits if the run of the checkpoint had other options.
     """
-    folder = Path(str(args.output_dir))
     if args.resume_from_checkpoint:
         return Path(args.resume_from_checkpoint)
     if not args.resume:
-        if args.process_index == 0:
-            delete_earlier_run(folder)
         return None
     if args.save_only_model:
         raise ValueError(
@@ -95,7 +95,7 @@ def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path
             "--save_only_model do not have"
         )
     with PartialState().main_process_first():
-        checkpoint = last_checkpoint(folder)
+        checkpoint = last_checkpoint(Path(str(args.output_dir)))
     if checkpoint is None:
         logger.info("there is no complete checkpoint: continuing from the start")
         return None
@@ -120,16 +120,17 @@ def _exit_if_options_differ(checkpoint: Path, options: dict[str, Any]) -> None:
         )
 
 
-def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool:
-    """Load the result of a run that was stopped after its last step, as the host does not.
-
-    False if steps are left.
-    """
-    args = trainer.args
-    state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+def has_all_steps(checkpoint: Path, args: ScriptArguments) -> bool:
+    """Whether a run was stopped after its last step."""
+    state = _read_state(checkpoint)
     all_steps = args.max_steps if args.max_steps > 0 else state.max_steps
-    if state.global_step < all_steps:
-        return False
+    return state.global_step >= all_steps
+
+
+def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> None:
+    """Load the result of a run that was stopped after its last step, as the host does not."""
+    args = trainer.args
+    state = _read_state(checkpoint)
     folder = checkpoint
     if args.load_best_model_at_end and state.best_model_checkpoint:
         folder = checkpoint.parent / Path(state.best_model_checkpoint).name
@@ -141,4 +142,7 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> bool
     trainer.model.load_state_dict(trained.state_dict())
     preparation.go_back_to_start(trainer.model, args.keep_trained)
     trainer.state = state
-    return True
+
+
+def _read_state(checkpoint: Path) -> TrainerState:
+    return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))

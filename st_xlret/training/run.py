@@ -29,10 +29,11 @@ from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
 from st_xlret.training.loss_options import LossOptions
-from st_xlret.training.output_folder import WRITER, claim_folder
+from st_xlret.training.output_folder import WRITER, claim_folder, delete_earlier_run
 from st_xlret.training.plots import plot_training
 from st_xlret.training.resume import (
     checkpoint_to_resume,
+    has_all_steps,
     options_of_groups,
     options_to_compare,
     restore_finished_run,
@@ -112,10 +113,14 @@ class Run:
         model = trainer.model
         used = [evaluator for evaluator in evaluators if evaluator is not None]
         self._prepare_trainer(trainer)
+        if is_first and not self.args.resume:
+            delete_earlier_run(self.output)
         checkpoint = checkpoint_to_resume(self.args, self.options)
         before = _evaluator_scores(used, model) if is_first else {}
         started = time.perf_counter()
-        if checkpoint is None or not restore_finished_run(trainer, checkpoint):
+        if checkpoint is not None and has_all_steps(checkpoint, self.args):
+            restore_finished_run(trainer, checkpoint)
+        else:
             self._train_or_exit(trainer, checkpoint)
         seconds = time.perf_counter() - started
         results = {**self._record_of_run(trainer, seconds), **entries}

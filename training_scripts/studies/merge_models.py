@@ -27,7 +27,7 @@ class Arguments:
     overwrite: bool = option(False, "Replace a model that is there.")
 
 
-def read_shares(entries: list[str]) -> dict[str, float]:
+def shares_of(entries: list[str]) -> dict[str, float]:
     """Folder -> share of what was learned, of FOLDER:SHARE; without a share, the same of each."""
     shares = {}
     for entry in entries:
@@ -43,7 +43,7 @@ def read_shares(entries: list[str]) -> dict[str, float]:
 def main(arguments: list[str] | None = None) -> None:
     """Merge the models as the command line says."""
     (given,) = parse([Arguments], arguments, description=__doc__)
-    shares = read_shares(given.add)
+    shares = shares_of(given.add)
     merged = load_model(given.model, "cpu")
     state = merged.state_dict()
     weights = {name: weight for name, weight in state.items() if weight.is_floating_point()}

@@ -83,7 +83,7 @@ class Row:
         return self.script not in ("", MERGE)
 
 
-def read_rows(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
+def rows_of(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     """Name -> row. Its fields in the file are those of `Row`, and `like`: a row to start from."""
     rows: dict[str, Row] = {}
     for name, fields in content.items():
@@ -188,7 +188,7 @@ class Study:
     def __init__(self, arguments: Arguments) -> None:
         content = Path(arguments.study).read_text(encoding="utf-8")
         self.content: dict[str, Any] = yaml.safe_load(content)
-        self.rows = read_rows(self.content["rows"])
+        self.rows = rows_of(self.content["rows"])
         if arguments.rates:
             for name, row in self.rows.items():
                 self.rows[name] = replace(row, rates=arguments.rates if row.rates else [])
@@ -260,7 +260,7 @@ class Study:
         file, _, _ = self.tune["by"].partition("/")
         if not (folder / file).is_file():
             return None
-        scores = figures([folder], self.tune["by"])
+        scores = read_figures([folder], self.tune["by"])
         return scores[0] if scores else -math.inf
 
     def choose_rate(self, name: str) -> None:
@@ -489,12 +489,12 @@ class Study:
             return None
         facts = [name, str(len(folders)), shown_rate(rate, row.rate_of)]
         for path in self.content.get("counts", {}).values():
-            counts = figures(folders, path)
+            counts = read_figures(folders, path)
             facts.append(f"{fmean(counts):.0f}" if counts else "")
         means = []
         halves = []
         for path in self.content["columns"].values():
-            values = [100 * value for value in figures(folders, path)]
+            values = [100 * value for value in read_figures(folders, path)]
             means.append(f"{fmean(values):.1f}" if values else "")
             half = half_interval(values)
             halves.append("" if half is None else f"{half:.1f}")
@@ -539,7 +539,7 @@ def shown_rate(rate: float | None, rate_of: str | None) -> str:
     return f"{rate:g} of {rate_of}"
 
 
-def figures(folders: Iterable[Path], path: str) -> list[float]:
+def read_figures(folders: Iterable[Path], path: str) -> list[float]:
     """A figure of some runs, of those that have it.
 
     `path` is a file and its keys, such as `results.json/scores/de,fr/accuracy`; several keys stand

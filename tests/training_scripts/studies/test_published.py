@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.docs.test_commands import parse
-from training_scripts.studies.run import read_rows, words_of
+from training_scripts.studies.run import rows_of, words_of
 
 REPOSITORY = Path(__file__).parents[3]
 STUDIES = REPOSITORY / "training_scripts" / "studies"
@@ -29,13 +29,13 @@ def content_of(study: str) -> dict[str, Any]:
 
 def test_rows_of_the_studies_are_published() -> None:
     for study in ("search", "few-pairs"):
-        rows = read_rows(content_of(study)["rows"])
+        rows = rows_of(content_of(study)["rows"])
         lines = {line["row"] for line in published() if line["study"] == study}
         assert set(rows) <= lines
 
 
 def test_published_rows_have_the_learning_rates_of_their_study() -> None:
-    rows = read_rows(content_of("search")["rows"])
+    rows = rows_of(content_of("search")["rows"])
     lines = {line["row"]: line for line in reversed(published()) if line["study"] == "search"}
     for name, row in rows.items():
         _, _, rate_of = lines[name]["learning rate"].partition(" of ")
@@ -85,7 +85,7 @@ def test_the_tables_of_a_card_are_those_of_the_studies(card: Path) -> None:
 
 
 def test_no_row_reads_what_it_is_tested_or_tuned_on() -> None:
-    for name, row in read_rows(content_of("search")["rows"]).items():
+    for name, row in rows_of(content_of("search")["rows"]).items():
         options = {key: value for key, value in row.options.items() if key != "dictionaries"}
         words = " ".join(words_of(options, VALUES))
         assert "squad_v1.1/dev" not in words, name
@@ -103,7 +103,7 @@ def commands_of(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     for prepared in content["prepare"].values():
         commands += prepared if isinstance(prepared, list) else [prepared]
     found = [(command["script"], command["options"]) for command in commands]
-    for row in read_rows(content["rows"]).values():
+    for row in rows_of(content["rows"]).values():
         found.append((row.script, row.options))
     return found
 

@@ -278,7 +278,7 @@ def test_rows_that_need_one_that_failed_are_left_out(
 )
 def test_wrong_rows_are_named(row: dict[str, Any], named: str) -> None:
     with pytest.raises((ValueError, TypeError), match=named):
-        run.words_of(run.read_rows({"a": row})["a"].options, {})
+        run.words_of(run.rows_of({"a": row})["a"].options, {})
 
 
 @pytest.mark.parametrize(
