@@ -175,7 +175,7 @@ def retrieval_loss(
     return RetrievalContrastiveLoss(model, **options)
 
 
-def score_to_choose_by(questions: Any, pairs: Any) -> str | None:
+def score_to_choose_by(questions: object | None, pairs: object | None) -> str | None:
     """The score of the best checkpoint: by questions, where there are any."""
     if questions is not None:
         return "eval_questions_cosine_mrr@10"

@@ -1,7 +1,6 @@
 """The languages of texts: checked in a data set, and as integers in a batch."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +10,7 @@ from st_xlret.columns import Declared
 from st_xlret.languages import UNKNOWN, check_language, language_to_id
 
 
-def language_ids(codes: Sequence[Any], column: str) -> list[int]:
+def language_ids(codes: Sequence[object], column: str) -> list[int]:
     """The integers of languages; a ValueError names the column and the row of what is none."""
     ids = []
     for row, code in enumerate(codes):
@@ -20,7 +19,7 @@ def language_ids(codes: Sequence[Any], column: str) -> list[int]:
     return ids
 
 
-def _language_or_unknown(value: Any, column: str, row: int) -> str:
+def _language_or_unknown(value: object, column: str, row: int) -> str:
     """The language of a text in normal form; `und`, the unknown one, stays.
 
     Raises:
@@ -44,7 +43,7 @@ def languages_of_rows(dataset: Dataset) -> set[str]:
     return languages
 
 
-def _first_row_with(value: Any, values: pa.ChunkedArray) -> int:
+def _first_row_with(value: object, values: pa.ChunkedArray) -> int:
     """The first row with a value; Arrow finds no missing one by itself."""
     if value is None:
         return pc.index(values.is_null(), True).as_py()

@@ -93,7 +93,7 @@ def _names_two_languages(standard: str, rest: str) -> bool:
     return len(other) == 2 and other != standard
 
 
-def check_language(code: str, *, where: str = "") -> str:
+def check_language(code: object, *, where: str = "") -> str:
     """Check that `code` names a language, and return its normal form.
 
     The normal form is lower-case with hyphens, and two letters where ISO 639-1 has them:

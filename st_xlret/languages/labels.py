@@ -27,13 +27,13 @@ _LONGEST_LABEL = 20  # characters; what is longer is a text
 _ENOUGH_ROWS = 50  # to see which fields have labels
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value of a record is none: null, an empty text, or NaN."""
     is_nan = value != value
     return value in (None, "") or bool(is_nan)
 
 
-def language_of_label(value: Any) -> str | None:
+def language_of_label(value: object) -> str | None:
     """The language of a text by its label, in normal form; None for a missing label.
 
     None, NaN, blanks, "unknown" and the like, and ISO 639's codes for no single language are
@@ -48,7 +48,7 @@ def language_of_label(value: Any) -> str | None:
     return check_language(text)
 
 
-def languages_of_labels(labels: Iterable[Any]) -> list[str]:
+def languages_of_labels(labels: Iterable[object]) -> list[str]:
     """The language of each label in normal form, "" for a missing one.
 
     A `ValueError` refuses one that is no code.

@@ -123,7 +123,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
     def _required_labels(self, labels: Tensor | None) -> Tensor:
         """The labels; a `ValueError` unless there are some, and all name rows of the teacher."""
         rows = len(self.teacher)
-        if labels is not None and _names_rows(labels, rows):
+        if labels is not None and _are_rows(labels, rows):
             return labels
         self.refuse(f"labels must be rows of the teacher's {rows} vectors, got {labels}")
 
@@ -170,7 +170,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         return {"teacher": f"{len(self.teacher)} vectors", **super().get_config_dict()}
 
 
-def _names_rows(labels: Tensor, rows: int) -> bool:
+def _are_rows(labels: Tensor, rows: int) -> bool:
     """Whether all labels are numbers of rows."""
     if labels.is_floating_point():
         return False

@@ -1,8 +1,8 @@
 """Everything that a loss owns is kept across checkpoints and ranks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakSet
 
 import torch
@@ -24,6 +24,9 @@ from st_xlret.training.checkpoints import (
     read_record,
     sizes_of_files,
 )
+
+Losses: TypeAlias = nn.Module | Mapping[str, nn.Module] | Sequence[nn.Module]
+"""A loss, or all losses of a run."""
 
 
 class LossStateCallback(TrainerCallback):
@@ -47,7 +50,7 @@ class LossStateCallback(TrainerCallback):
 
     def __init__(
         self,
-        losses: Any,
+        losses: Losses,
         *,
         resume_from: PathLike | None = None,
         options: dict[str, Any] | None = None,
@@ -63,9 +66,9 @@ class LossStateCallback(TrainerCallback):
         self.keeps_start = False
         """Whether a resumed run has to begin with them, as where a part of them is kept."""
 
-    def watch_losses(self, losses: Any) -> None:
+    def watch_losses(self, losses: Losses) -> None:
         """Set `all_losses` by name and, of these, `losses` of this package; those of before go."""
-        self.all_losses: Mapping[str, Any] = losses_by_name(losses)
+        self.all_losses: Mapping[str, nn.Module] = losses_by_name(losses)
         self.losses: dict[str, CrossLingualLoss] = {}
         for name, loss in self.all_losses.items():
             own = package_loss(loss)
@@ -250,7 +253,7 @@ _CALLBACKS: WeakSet[LossStateCallback] = WeakSet()
 """Those that have begun a training, which `_register_alone` notes."""
 
 
-def losses_by_name(losses: Any) -> Mapping[str, Any]:
+def losses_by_name(losses: Losses) -> Mapping[str, nn.Module]:
     """Losses under the names of the mapping, or under their numbers and classes."""
     if isinstance(losses, Mapping):
         return losses

@@ -1,9 +1,9 @@
 """What losses need of a Trainer: made for its model, with the columns that they read."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
 
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, IterableDataset
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
@@ -17,18 +17,30 @@ from st_xlret.columns import (
 )
 from st_xlret.losses.base import package_loss
 from st_xlret.training.arguments import CrossLingualTrainingArguments
-from st_xlret.training.loss_state import LossStateCallback, losses_by_name
+from st_xlret.training.loss_state import Losses, LossStateCallback, losses_by_name
+
+LossOrMaker: TypeAlias = nn.Module | Callable[[SentenceTransformer], nn.Module]
+"""A loss, or a function that makes it for a model."""
+DataSets: TypeAlias = Dataset | IterableDataset | Mapping[str, Dataset | IterableDataset]
+"""A data set, or several by name."""
 
 
-def build_losses(loss: Any, model: SentenceTransformer, *, anew: bool = False) -> Any:
+def build_losses(
+    losses: LossOrMaker | Mapping[str, LossOrMaker],
+    model: SentenceTransformer,
+    *,
+    anew: bool = False,
+) -> nn.Module | dict[str, nn.Module]:
     """Losses, made where they are functions of the model.
 
     With `anew`, those of this package must be functions.
     """
-    if isinstance(loss, Mapping):
-        return {name: build_losses(each, model, anew=anew) for name, each in loss.items()}
-    if loss is None:
-        return None
+    if isinstance(losses, Mapping):
+        return {name: _build_loss(each, model, anew) for name, each in losses.items()}
+    return _build_loss(losses, model, anew)
+
+
+def _build_loss(loss: LossOrMaker, model: SentenceTransformer, anew: bool) -> nn.Module:
     if not isinstance(loss, nn.Module):
         return loss(model)
     if anew and package_loss(loss):
@@ -39,8 +51,11 @@ def build_losses(loss: Any, model: SentenceTransformer, *, anew: bool = False) -
     return loss
 
 
-def select_loss_columns(datasets: Any, loss: Any) -> Any:
-    """Reduce data sets to the columns that their losses read."""
+def select_loss_columns(datasets: Any, loss: nn.Module | Mapping[str, nn.Module] | None) -> Any:
+    """Reduce a data set, or several by name, to the columns that their losses read.
+
+    What is none, such as a name of one, stays as it is.
+    """
     if isinstance(datasets, Mapping):
         selected = DatasetDict()
         for name, dataset in datasets.items():
@@ -76,14 +91,14 @@ def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> No
         )
 
 
-def has_own_loss(losses: Any) -> bool:
+def has_own_loss(losses: Losses | None) -> bool:
     """Whether a loss of this package is among losses."""
     if losses is None:
         return False
     return any(package_loss(loss) is not None for loss in losses_by_name(losses).values())
 
 
-def take_loss_state(callbacks: list[Any], losses: Any) -> LossStateCallback:
+def take_loss_state(callbacks: list[Any], losses: Losses) -> LossStateCallback:
     """Take the callback for losses out of those of a Trainer; a new one where none is given."""
     for given in callbacks:
         if isinstance(given, LossStateCallback):

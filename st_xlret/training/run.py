@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -21,6 +21,7 @@ from transformers import (
 
 from st_xlret import __version__
 from st_xlret.encoding import PROMPT_NAMES, role_prompt
+from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.files import atomic_file, write_json
 from st_xlret.hub.card import set_card_data
 from st_xlret.hub.portable import write_model
@@ -48,6 +49,10 @@ _LINES = 20
 
 _SOURCES = ("documents", "queries", "further_queries", "pairs", "retrieval", "dictionaries")
 """The options that name data, which the card lists."""
+
+
+Evaluator: TypeAlias = Callable[[SentenceTransformer], Mapping[str, Any]]
+"""What gives scores of a model by their names, such as an evaluator of the host."""
 
 
 class Run:
@@ -92,8 +97,8 @@ class Run:
         entries: dict[str, Any],
         *,
         tag: str,
-        evaluators: Any = (),
-        test: Any = None,
+        evaluators: Sequence[Evaluator | None] = (),
+        test: LAReQAEvaluator | None = None,
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure and save.
 
@@ -250,7 +255,9 @@ class LogOftenInShortRuns(TrainerCallback):
             control.should_log = state.global_step % steps == 0
 
 
-def _evaluator_scores(evaluators: Sequence[Any], model: SentenceTransformer) -> dict[str, float]:
+def _evaluator_scores(
+    evaluators: Sequence[Evaluator], model: SentenceTransformer
+) -> dict[str, float]:
     """The scores of evaluators, without their other entries."""
     scores = {}
     for evaluator in evaluators:

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 from sentence_transformers import SentenceTransformer
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from st_xlret.ranges import check_range
+
+Prompts: TypeAlias = "str | None | Mapping[str, Prompts]"
+"""A prompt of all texts, or prompts by the names of columns, data sets, or both."""
 
 
 def check_length(
@@ -41,15 +44,15 @@ def _numbers_of_positions(model: nn.Module) -> list[int]:
     return numbers
 
 
-def _tokens_around_texts(tokenizer: Any, prompts: Iterable[str]) -> int:
+def _tokens_around_texts(tokenizer: object, prompts: Iterable[str]) -> int:
     """The special tokens, and those of the longest prompt."""
     if not isinstance(tokenizer, PreTrainedTokenizerBase):
         return 0
     return max(len(tokenizer(prompt)["input_ids"]) for prompt in ("", *prompts))
 
 
-def flattened_prompts(prompts: Any) -> list[str]:
-    """The texts of prompts, which may be named by columns, data sets, or both."""
+def flattened_prompts(prompts: Prompts) -> list[str]:
+    """The texts of prompts, without their names."""
     if isinstance(prompts, Mapping):
         texts = []
         for each in prompts.values():

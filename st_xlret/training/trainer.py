@@ -36,7 +36,10 @@ from st_xlret.modules.encoders import has_route_of_each_role
 from st_xlret.precision import padding_options
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
 from st_xlret.training.host_arguments import check_host_arguments
+from st_xlret.training.loss_state import LossStateCallback
 from st_xlret.training.needs import (
+    DataSets,
+    LossOrMaker,
     build_losses,
     check_names,
     check_optimizers,
@@ -95,13 +98,27 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     data_collator_class = CrossLingualDataCollator
     args: CrossLingualTrainingArguments
 
+    # What it keeps beside the host's attributes, from `__init__` on.
+    loss_state: LossStateCallback
+    """The one callback for the losses; with `model_init` it watches those of each training."""
+    _loss_as_given: LossOrMaker | Mapping[str, LossOrMaker] | None
+    """Of which `model_init` gets new losses for each training."""
+    _preparation: EncoderPreparation
+    """What a training changes of the encoder: open in `train`, which takes it back."""
+    _parts: int
+    """Data sets of which each step has a batch: several with `joint`."""
+    _loss_values: dict[str, list[float]]
+    """By data set: `compute_loss` adds to them, and `log` takes their means and begins anew."""
+    _read_once: dict[str, Any]
+    """Arguments that no trial of a search may change any more."""
+
     def __init__(
         self,
         model: SentenceTransformer | None = None,
         args: SentenceTransformerTrainingArguments | None = None,
-        train_dataset: Any = None,
-        eval_dataset: Any = None,
-        loss: Any = None,
+        train_dataset: DataSets | None = None,
+        eval_dataset: DataSets | str | None = None,
+        loss: LossOrMaker | Mapping[str, LossOrMaker] | None = None,
         callbacks: list[Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -111,17 +128,18 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self.model_init: Any = kwargs.get("model_init")
         encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given = loss
-        losses = build_losses(loss, encoder, anew=self.model_init is not None)
+        losses = None
+        if loss is not None:
+            losses = build_losses(loss, encoder, anew=self.model_init is not None)
         ensure_card_data(encoder)  # the host's would show texts of the data
         train_dataset = select_loss_columns(train_dataset, losses)
         eval_dataset = select_loss_columns(eval_dataset, losses)
         is_stream = isinstance(train_dataset, IterableDataset)
         check_host_arguments(args, has_own_loss=has_own_loss(losses), is_stream=is_stream)
-        # Data sets of which each step has a batch.
-        is_joint = args.joint and isinstance(train_dataset, Mapping)
-        self._parts = len(train_dataset) if is_joint else 1
-        # By data set, since the last line of the log.
-        self._loss_values: dict[str, list[float]] = {}
+        self._parts = 1
+        if args.joint and isinstance(train_dataset, Mapping):
+            self._parts = len(train_dataset)
+        self._loss_values = {}
         _adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
@@ -136,17 +154,17 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         )
         if self.model_init is not None:
             self._replace_losses(self.model)
-        collator = self.data_collator
-        check_names(
-            columns_by_data_set(train_dataset, eval_dataset),
-            prompts=getattr(collator, "prompts", None),
-            router_mapping=getattr(collator, "router_mapping", None),
-            loss=losses,
-        )
+        columns = columns_by_data_set(train_dataset, eval_dataset)
+        check_names(columns, loss=losses, **_names_in_collator(self.data_collator))
         self._prepare_collator(encoder)
-        self._read_once = {name: getattr(self.args, name) for name in READ_ONCE}
+        self._read_once = self._values_read_once()
+
+    def _values_read_once(self) -> dict[str, Any]:
+        """The arguments that the Trainer has read, which no trial of a search may change."""
+        values = {name: getattr(self.args, name) for name in READ_ONCE}
         if self._parts > 1:
-            self._read_once["gradient_accumulation_steps"] = self.args.gradient_accumulation_steps
+            values["gradient_accumulation_steps"] = self.args.gradient_accumulation_steps
+        return values
 
     def get_data_collator(self, model: Any, args: Any, processing_class: Any = None) -> Any:
         """The collator, which finds prompt and route of each column of a batch by its role."""
@@ -331,10 +349,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
     def _check_trial(self) -> None:
         """Refuse a trial that would change what the Trainer has read."""
-        changed = []
-        for name, value in self._read_once.items():
-            if getattr(self.args, name) != value:
-                changed.append(name)
+        now = self._values_read_once()
+        changed = [name for name, value in self._read_once.items() if now[name] != value]
         if changed:
             raise ValueError(f"a search cannot choose {changed}: make a Trainer for each value")
 
@@ -342,8 +358,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         """Build the losses on a new model, and let the callback watch them."""
         if self._loss_as_given is None:
             return
-        self.loss = build_losses(self._loss_as_given, model)
-        self.loss_state.watch_losses(self.loss)
+        losses = build_losses(self._loss_as_given, model)
+        self.loss = losses  # type: ignore[assignment]  # of the host, which takes one alone, too
+        self.loss_state.watch_losses(losses)
         for loss in self.loss_state.all_losses.values():
             loss.to(self.args.device)
 
@@ -457,6 +474,14 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         check_finite(self.model)
         for loss in self.loss_state.losses.values():
             check_finite(loss)
+
+
+def _names_in_collator(collator: Any) -> dict[str, Any]:
+    """What a collator has by the names of columns or data sets."""
+    return {
+        "prompts": getattr(collator, "prompts", None),
+        "router_mapping": getattr(collator, "router_mapping", None),
+    }
 
 
 def _adapt_arguments(
