@@ -27,14 +27,13 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.modules import Transformer
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 
-from st_xlret.commands import check_options
 from st_xlret.data.reading import DataError, read_lines
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation import BenchmarkResult, macro_average, published_rows, results_table
 from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.files import PathLike, check_output_file, file_beside, write_json, write_text
 from st_xlret.hub.loading import load_model
-from st_xlret.options import option, parse
+from st_xlret.options import check_options, option, parse
 from st_xlret.precision import PRECISIONS, resolve_precision
 
 _ENGLISH = "en"

@@ -93,28 +93,3 @@ def _warnings_in_a_line() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = before
-
-
-def check_options(
-    options: object, *needed: str, unread: Sequence[str] = (), where: str = ""
-) -> None:
-    """Refuse a command without an option that it needs, or with one that it would not read.
-
-    That is a `ValueError`.
-    """
-    missing = [name for name in needed if not getattr(options, name)]
-    if missing:
-        raise ValueError(f"{_options_are(missing)} missing")
-    if unread:
-        raise ValueError(f"{_options_are(unread)} not read {where}")
-
-
-def given_options(options: object) -> list[str]:
-    """The options of a group that are not left at their defaults."""
-    default = type(options)()
-    return [name for name, value in vars(options).items() if value != getattr(default, name)]
-
-
-def _options_are(names: Sequence[str]) -> str:
-    words = " and ".join(f"--{name}" for name in names)
-    return f"{words} is" if len(names) == 1 else f"{words} are"

@@ -23,7 +23,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import st_xlret
-from st_xlret.commands import check_options
 from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.commands.calibrate_vectors import calibrate_vectors
 from st_xlret.commands.sources import SampleArguments, check_sources, parse_sources
@@ -34,6 +33,7 @@ from st_xlret.commands.verdict import (
 )
 from st_xlret.files import atomic_directory, check_output_directory
 from st_xlret.hub.portable import write_files
+from st_xlret.options import check_options
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

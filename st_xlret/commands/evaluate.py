@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.commands import check_options, given_options
+from st_xlret.commands.sources import EncoderArguments
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.files import atomic_file, file_beside, write_json, write_text
-from st_xlret.options import option, parse
+from st_xlret.options import check_options, given_options, option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.ranges import check_range
 
@@ -40,14 +40,13 @@ _NAMES_OF_EVALUATORS = {"embedding_cache": "keep_vectors"}  # where they have an
 
 
 @dataclass
-class Arguments:
+class Arguments(EncoderArguments):
     """What to evaluate, on what, and how."""
 
     output: str = option(
         None,
         "FILE.json of the scores, new or evaluated before; with --compare, FILE.md of the table.",
     )
-    model: str | None = option(None, "Model: a folder, or a name on the Hugging Face Hub.")
     compare: list[str] | None = option(
         None,
         "Instead of a model: results of earlier runs for one table, as file.json or "
@@ -106,9 +105,6 @@ class Arguments:
         "Number format. fp32 for figures to compare; bf16, auto: faster where computed in.",
         PRECISIONS,
     )
-    device: str | None = option(
-        None, "Device: cpu, cuda, cuda:1, mps. By default the best there is."
-    )
 
 
 def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evaluate") -> None:
@@ -136,7 +132,6 @@ def _compare(options: Arguments) -> None:
 
 def _evaluate_model(options: Arguments) -> None:
     from st_xlret.evaluation import evaluator_class, result_text
-    from st_xlret.hub.loading import load_model
 
     kind = evaluator_class(options.benchmark)
     name = options.model or ""
@@ -151,7 +146,7 @@ def _evaluate_model(options: Arguments) -> None:
                 parts.append(outputs.enter_context(atomic_file(file, ours="evaluate")))
         settings = _settings(options, kind)
         evaluator = kind.from_directory(options.data, options.languages, **settings)
-        result = evaluator.evaluate(load_model(name, options.device))
+        result = evaluator.evaluate(options.load_model())
         if not is_writer:
             return
         text = result_text(result, name)

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from st_xlret.commands import check_options
 from st_xlret.files import check_output_directory
 from st_xlret.hub.portable import write_model
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import check_options, name_leading_words, option, parse
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

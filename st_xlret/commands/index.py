@@ -19,12 +19,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from st_xlret.commands import check_options
 from st_xlret.commands.sources import TextArguments
 from st_xlret.commands.work import TEXTS_AT_ONCE, WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, language_identifier_or_none
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import check_options, name_leading_words, option, parse
 from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
@@ -132,13 +131,12 @@ class _Index:
 
     def __init__(self, file: Path, options: Arguments, work: WorkFolder) -> None:
         from st_xlret.encoding import task_languages, warn_of_other_prompts
-        from st_xlret.hub.loading import load_model
 
         self.count = 0
         self.languages: set[str] = set()
         self._file = file
         self._options = options
-        self._model = load_model(options.model or "", options.device)
+        self._model = options.load_model()
         warn_of_other_prompts(self._model, ["document"])
         self._work = work
         self._identifier = language_identifier_or_none(set(task_languages(self._model).values()))

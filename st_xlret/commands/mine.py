@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands import check_options
+from st_xlret.commands.sources import EncoderArguments
 from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, check_language
-from st_xlret.options import name_leading_words, option, parse
+from st_xlret.options import check_options, name_leading_words, option, parse
 from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Arguments:
+class Arguments(EncoderArguments):
     """What to mine, by which model."""
 
     source: str = option(None, "Texts in one language: a file, a folder or a data set.")
     target: str = option(None, "Texts in the other language.")
-    model: str = option(None, "The encoder: a folder or a name on the Hub.")
     output: str = option(None, "File of the pairs, new or mined before: .tsv or .jsonl.")
     source_language: str | None = option(
         None, "Language of the source, for a model with a map per language and for .jsonl."
@@ -57,7 +56,6 @@ class Arguments:
         None, "Prompt of the model for both sides. By default the model's default prompt."
     )
     batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
@@ -69,14 +67,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
     if output.suffix not in (".tsv", ".jsonl"):
         raise ValueError(f"--output {output}: pairs are written to FILE.tsv or FILE.jsonl")
     check_range(1, k=options.k, batch_size=options.batch_size)
-    from st_xlret.hub.loading import load_model
-
     work = WorkFolder(output, options.embedding_cache)
     with atomic_file(output, ours="mine", inputs=[options.source, options.target]) as part:
         sources = _distinct_texts(options.source)
         targets = _distinct_texts(options.target)
         print(f"{len(sources)} distinct source texts, {len(targets)} target texts", flush=True)
-        model = load_model(options.model, options.device)
+        model = options.load_model()
         pairs = _mine(model, sources, targets, options, work)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
             for line in _lines(pairs, sources, targets, options):

@@ -16,10 +16,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from string import Template
 from threading import Lock
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from st_xlret.commands.answers import SearchResult, place_of
+
+if TYPE_CHECKING:
+    from st_xlret.commands.search_pool import SearchPool
 
 _LONGEST_QUERY = 2_000
 _ADDRESS = re.compile(r"[\d.]+|[\da-f.]*:[\da-f:.]*")  # not a name, as DNS rebinding uses
@@ -30,21 +33,7 @@ _COLOURS = (
 _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
 
 
-class Pool(Protocol):
-    """What the page searches."""
-
-    @property
-    def title(self) -> str:
-        """What stands above its answers."""
-
-    def __len__(self) -> int:
-        """How many texts there are."""
-
-    def best_results(self, queries: Sequence[str]) -> list[list[SearchResult]]:
-        """The best texts for each query."""
-
-
-def _page_html(pools: Sequence[Pool], query: str) -> str:
+def _page_html(pools: Sequence[SearchPool], query: str) -> str:
     """The whole page: a column of results for each pool, a colour for each language."""
     answers = []
     codes: set[str] = set()
@@ -61,7 +50,9 @@ def _page_html(pools: Sequence[Pool], query: str) -> str:
     return _PAGE.substitute(columns="".join(columns), query=escape(query), longest=_LONGEST_QUERY)
 
 
-def _column_html(pool: Pool, results: Sequence[SearchResult], colours: Mapping[str, str]) -> str:
+def _column_html(
+    pool: SearchPool, results: Sequence[SearchResult], colours: Mapping[str, str]
+) -> str:
     """A column of the page: a bar of the languages of its results, and the results, all escaped."""
     counts = Counter(_code_of(result) for result in results)
     bar = []
@@ -91,7 +82,7 @@ def _code_of(result: SearchResult) -> str:
     return result["language"] or "?"
 
 
-def make_server(pools: Sequence[Pool], host: str, port: int) -> HTTPServer:
+def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
     """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 

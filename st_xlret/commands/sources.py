@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from st_xlret.commands import check_options, given_options
-from st_xlret.options import option, parse
+from st_xlret.options import check_options, given_options, option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.ranges import check_range
 from st_xlret.stores.base import Store
@@ -16,6 +15,7 @@ from st_xlret.stores.sampling import StoredSample
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
 
     from st_xlret.calibration.embedding import RoleEncoder
     from st_xlret.calibration.sampling import Sample
@@ -28,7 +28,21 @@ _LISTED = 30  # languages that are printed, at most
 
 
 @dataclass
-class TextArguments:
+class EncoderArguments:
+    """An encoder, and where it computes."""
+
+    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
+    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
+
+    def load_model(self) -> SentenceTransformer:
+        """Load the encoder that is named."""
+        from st_xlret.hub.loading import load_model
+
+        return load_model(self.model or "", self.device)
+
+
+@dataclass
+class TextArguments(EncoderArguments):
     """An encoder, and documents to embed."""
 
     _argument_group_name = "encoder and texts"
@@ -36,7 +50,6 @@ class TextArguments:
     documents: list[str] = option(
         [], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout."
     )
-    model: str | None = option(None, "The encoder: a folder or a name on the Hub.")
     unit: str | None = option(
         None,
         "What is taken; text: a line or an element. By default document in BEIR's layout, "
@@ -47,7 +60,6 @@ class TextArguments:
         False, "Skip and count bad lines instead of stopping at the first one."
     )
     batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
-    device: str | None = option(None, "cpu, cuda, cuda:1, mps. By default the best there is.")
 
 
 @dataclass
@@ -90,10 +102,9 @@ class SampleArguments(TextArguments):
     def load_encoder(self) -> RoleEncoder:
         """The model, with the prompts that are named, or its own."""
         from st_xlret.calibration.embedding import RoleEncoder
-        from st_xlret.hub.loading import load_model
 
         return RoleEncoder.of_model(
-            load_model(self.model or "", self.device),
+            self.load_model(),
             query_prompt=self.query_prompt,
             document_prompt=self.document_prompt,
             batch_size=self.batch_size,
@@ -102,33 +113,48 @@ class SampleArguments(TextArguments):
 
 
 @dataclass
-class StoreArguments:
-    """Vectors that are stored already."""
+class FieldArguments:
+    """The fields of stored vectors."""
 
-    _argument_group_name = "stored vectors"
-
-    vectors: str | None = option(None, f"{forms_in_words()}, instead of texts.")
     vector_field: str | None = option(None, "Field of the vectors. By default 'vector'.")
     language_field: str | None = option(
         None, "Field of the languages. By default 'language' or 'lang'."
     )
     text_field: str | None = option(
-        None, "Field of texts, whose language is identified where none is named."
+        None,
+        "Field of the texts. By default 'text', to show them; where it is named, a sample takes "
+        "the language of a row that names none from its text.",
     )
+
+    def open(
+        self, address: str, *, group_field: str | None = None, languages_file: str | None = None
+    ) -> Store:
+        """Open the store at an address."""
+        return open_store(
+            address,
+            vector_field=self.vector_field,
+            language_field=self.language_field,
+            text_field=self.text_field,
+            group_field=group_field,
+            languages_file=languages_file,
+        )
+
+
+@dataclass
+class StoreArguments(FieldArguments):
+    """Vectors that are stored already."""
+
+    _argument_group_name = "stored vectors"
+
+    vectors: str | None = option(None, f"{forms_in_words()}, instead of texts.")
     languages_file: str | None = option(
         None, "For .npy and .faiss: a code a line, in the order of the vectors."
     )
 
     def open_store(self) -> Store:
-        """The store; without --vectors a `ValueError`."""
+        """Open the store; without --vectors a `ValueError`."""
         check_options(self, "vectors")
-        return open_store(
-            self.vectors or "",
-            vector_field=self.vector_field,
-            language_field=self.language_field,
-            text_field=self.text_field,
-            languages_file=self.languages_file,
-        )
+        return self.open(self.vectors or "", languages_file=self.languages_file)
 
 
 def parse_sources(

@@ -13,7 +13,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands.page import make_server
-from st_xlret.commands.search import Arguments, SearchPool
+from st_xlret.commands.search_pool import SearchArguments, SearchPool
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def port(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Iterator[int]
     }
     pq.write_table(pa.table({"text": texts, "vector": vectors, **beside}), file)
     with make_server(
-        [SearchPool(file, Arguments(file, model=str(model), top_k=4))] * 2, "127.0.0.1", 0
+        [SearchPool(file, SearchArguments(model=str(model), top_k=4))] * 2, "127.0.0.1", 0
     ) as served:
         thread = threading.Thread(target=served.serve_forever)
         thread.start()
