@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 from st_xlret.optional import lazy_names
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.bias import measure_calibrations as measure_calibrations
-    from st_xlret.calibration.bias import measure_language_bias as measure_language_bias
-    from st_xlret.calibration.checks import FitOptions as FitOptions
     from st_xlret.calibration.choose import fit_and_compare as fit_and_compare
+    from st_xlret.calibration.comparison import Comparison as Comparison
     from st_xlret.calibration.embedding import embed_by_language as embed_by_language
     from st_xlret.calibration.embedding import embed_pairs as embed_pairs
+    from st_xlret.calibration.fit_options import FitOptions as FitOptions
     from st_xlret.calibration.judged import judged_recall as judged_recall
+    from st_xlret.calibration.language_bias import LanguageBias as LanguageBias
+    from st_xlret.calibration.measure import measure_calibrations as measure_calibrations
+    from st_xlret.calibration.measure import measure_language_bias as measure_language_bias
     from st_xlret.calibration.model import calibrate as calibrate
-    from st_xlret.calibration.neighbours import LanguageBias as LanguageBias
-    from st_xlret.calibration.report import Comparison as Comparison
     from st_xlret.calibration.rotation import mean_csls_criterion as mean_csls_criterion
     from st_xlret.calibration.rotation import procrustes as procrustes
     from st_xlret.calibration.rotation import unsupervised_rotation as unsupervised_rotation
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from st_xlret.calibration.vectors import fit_calibration as fit_calibration
 
 _MODULES = {
-    "LanguageBias": "st_xlret.calibration.neighbours",
-    "measure_calibrations": "st_xlret.calibration.bias",
-    "measure_language_bias": "st_xlret.calibration.bias",
-    "FitOptions": "st_xlret.calibration.checks",
+    "LanguageBias": "st_xlret.calibration.language_bias",
+    "measure_calibrations": "st_xlret.calibration.measure",
+    "measure_language_bias": "st_xlret.calibration.measure",
+    "FitOptions": "st_xlret.calibration.fit_options",
     "fit_and_compare": "st_xlret.calibration.choose",
     "judged_recall": "st_xlret.calibration.judged",
     "Sample": "st_xlret.calibration.sampling",
@@ -42,7 +42,7 @@ _MODULES = {
     "embed_by_language": "st_xlret.calibration.embedding",
     "sample_queries": "st_xlret.calibration.sampling",
     "sample_texts": "st_xlret.calibration.sampling",
-    "Comparison": "st_xlret.calibration.report",
+    "Comparison": "st_xlret.calibration.comparison",
     "mean_csls_criterion": "st_xlret.calibration.rotation",
     "procrustes": "st_xlret.calibration.rotation",
     "unsupervised_rotation": "st_xlret.calibration.rotation",

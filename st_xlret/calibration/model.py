@@ -13,10 +13,10 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from st_xlret.calibration.checks import MIN_TEXTS, FitOptions, Strength
+from st_xlret.calibration.comparison import Comparison
 from st_xlret.calibration.embedding import RoleEncoder, embed_pairs
-from st_xlret.calibration.panels import fit_sample
-from st_xlret.calibration.report import Comparison
+from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions, Strength
+from st_xlret.calibration.panels import fit_with_panels
 from st_xlret.calibration.sampling import (
     Sample,
     Texts,
@@ -160,7 +160,7 @@ def calibrate_sample(
     pairs: Dataset | None = None,
     base_model: str | None = None,
 ) -> tuple[SentenceTransformer, Comparison | None]:
-    """The encoder with a calibration fitted to a sample, and what it does, as `fit_sample` says.
+    """The encoder with a calibration, fitted by `fit_with_panels`, and what that does.
 
     Its own vectors are mapped, whatever their lengths, and the result has the encoder's prompts.
 
@@ -190,7 +190,7 @@ def calibrate_sample(
         vectors = encoder.embed_sample_and_pooled(texts)
     else:
         vectors = encoder.embed_sample(texts)
-    fitted, comparison = fit_sample(
+    fitted, comparison = fit_with_panels(
         vectors.documents,
         replace(options, normalize=False, metric=None, model=None),
         strength,

@@ -16,9 +16,10 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from st_xlret.calibration.checks import FitOptions, Pairs, Strength, Vectors, check_sample
 from st_xlret.calibration.choose import fit_and_compare
-from st_xlret.calibration.report import Comparison
+from st_xlret.calibration.comparison import Comparison
+from st_xlret.calibration.fit_options import FitOptions, Strength
+from st_xlret.calibration.fit_sample import Pairs, Vectors, make_sample
 from st_xlret.calibration.vectors import VectorCalibration
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class SampleFit(NamedTuple):
     comparison: Comparison | None
 
 
-def fit_sample(
+def fit_with_panels(
     documents: Vectors,
     options: FitOptions,
     strength: Strength,
@@ -107,7 +108,7 @@ def fit_sample(
             options=options,
         )
         return SampleFit(calibration, comparison)
-    sample = check_sample(documents, queries, joining_phrases, pairs, options)
+    sample = make_sample(documents, queries, joining_phrases, pairs, options)
     whole_or_given = 1.0 if strength == "auto" else strength
     return SampleFit(VectorCalibration.of_sample(sample, options, whole_or_given), None)
 

@@ -15,7 +15,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from st_xlret.calibration.checks import FitOptions
+from st_xlret.calibration.fit_options import FitOptions
 from st_xlret.data.beir import queries_of
 from st_xlret.data.document_files import field_names, is_text_file
 from st_xlret.data.documents import Document, Unit, read_documents

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from st_xlret.options import option
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.checks import FitOptions, Strength
+    from st_xlret.calibration.fit_options import FitOptions, Strength
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Arguments:
     @property
     def of_fit(self) -> FitOptions:
         """How to fit a sample, whatever it is from."""
-        from st_xlret.calibration.checks import FitOptions
+        from st_xlret.calibration.fit_options import FitOptions
 
         return FitOptions(
             steps=tuple(self.steps),

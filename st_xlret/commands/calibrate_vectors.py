@@ -19,16 +19,16 @@ from st_xlret.stores.base import Store
 from st_xlret.tables import markdown_table, percent
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.checks import FitOptions
-    from st_xlret.calibration.judged import Batch, Halves, Recall
-    from st_xlret.calibration.report import Comparison
+    from st_xlret.calibration.comparison import Comparison
+    from st_xlret.calibration.fit_options import FitOptions
+    from st_xlret.calibration.judged import Halves, NamedRows, Recall
     from st_xlret.calibration.vectors import VectorCalibration
     from st_xlret.stores.sampling import StoredSample
 
 
 def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: Arguments) -> None:
     """Fit a map on a sample of stored vectors, write it, and print what it does."""
-    from st_xlret.calibration.panels import fit_sample
+    from st_xlret.calibration.panels import fit_with_panels
 
     options.of_fit.check(options.strength_or_auto)
     store = stored.open_store()
@@ -47,7 +47,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     unlabelled = None
     if queries is not None and not options.qrels:
         unlabelled = _sample(queries, texts, of_fit, of_fit.min_queries).vectors
-    fitted, comparison = fit_sample(
+    fitted, comparison = fit_with_panels(
         documents,
         of_fit,
         options.strength_or_auto,
@@ -144,7 +144,7 @@ def _as_json(recall: Recall) -> dict[str, float]:
 def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arguments) -> _Judged:
     """What judged queries find at each strength, and at the one that is asked for."""
     from st_xlret.calibration import judged_recall
-    from st_xlret.calibration.report import STRENGTHS
+    from st_xlret.calibration.comparison import STRENGTHS
 
     maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, fitted.strength})}
     qrels = str(options.qrels)
@@ -155,15 +155,15 @@ def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arg
     return judged
 
 
-def _usable_rows(store: Store) -> Iterator[Batch]:
+def _usable_rows(store: Store) -> Iterator[NamedRows]:
     """The rows that have a vector and a language."""
-    from st_xlret.calibration.judged import Batch
+    from st_xlret.calibration.judged import NamedRows
 
     for batch in store.batches():
         vectors, is_usable, codes = store.examine_rows(batch)
         (rows,) = is_usable.nonzero()
         names = batch.column("id").take(rows).to_pylist()
-        yield Batch(names, vectors[rows], codes[rows].tolist())
+        yield NamedRows(names, vectors[rows], codes[rows].tolist())
 
 
 def _write(
@@ -173,7 +173,7 @@ def _write(
     **more: Any,
 ) -> None:
     """Write the map, and its report with entries `more`, into the folder of the output."""
-    from st_xlret.calibration.report import LANGUAGE_BIAS
+    from st_xlret.calibration.comparison import LANGUAGE_BIAS
 
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         calibration.save(folder)

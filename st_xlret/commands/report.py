@@ -36,8 +36,8 @@ from st_xlret.options import option
 from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.checks import FitOptions
-    from st_xlret.calibration.report import Comparison
+    from st_xlret.calibration.comparison import Comparison
+    from st_xlret.calibration.fit_options import FitOptions
 
 _TEXTS = 300  # of each language, by default
 
@@ -85,8 +85,8 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
 def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
     """The bias of an encoder, and what the usual calibrations would make of it."""
-    from st_xlret.calibration.checks import MIN_TEXTS
     from st_xlret.calibration.choose import fit_and_compare
+    from st_xlret.calibration.fit_options import MIN_TEXTS
     from st_xlret.calibration.panels import embed_phrases
     from st_xlret.encoding import task_languages
 
@@ -115,8 +115,8 @@ def _compare_for_vectors(
     texts: SampleArguments, stored: StoreArguments, options: Arguments
 ) -> Comparison:
     """The bias of stored vectors, and what maps of queries alone would make of it."""
-    from st_xlret.calibration.checks import MIN_TEXTS
     from st_xlret.calibration.choose import fit_and_compare
+    from st_xlret.calibration.fit_options import MIN_TEXTS
 
     count = texts.texts_per_language or _TEXTS
     store = stored.open_store()
@@ -134,7 +134,7 @@ def _compare_for_vectors(
 
 def _usual_options(documents: Mapping[str, Any]) -> FitOptions:
     """LSAR; but with more languages than dimensions it would leave nothing."""
-    from st_xlret.calibration.checks import FitOptions
+    from st_xlret.calibration.fit_options import FitOptions
 
     width = next(iter(documents.values())).shape[1]
     return FitOptions(steps=("lsar",) if len(documents) <= width else ("shift",))

@@ -13,7 +13,7 @@ from st_xlret.commands.calibrate_options import Arguments
 from st_xlret.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from st_xlret.calibration.report import Comparison
+    from st_xlret.calibration.comparison import Comparison
     from st_xlret.commands.sources import SampleArguments, StoreArguments
 
 _SECONDS_OF_A_TEXT = 0.015  # of one core, by an encoder of 12 small layers

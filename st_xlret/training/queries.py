@@ -8,9 +8,9 @@ from datasets import Dataset
 from torch import Tensor
 
 from st_xlret.calibration import sample_queries, sample_texts
-from st_xlret.calibration.checks import MIN_TEXTS, FitOptions
 from st_xlret.calibration.embedding import RoleEncoder
-from st_xlret.calibration.panels import fit_sample
+from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions
+from st_xlret.calibration.panels import fit_with_panels
 from st_xlret.data.documents import Unit
 from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.options import option
@@ -156,7 +156,7 @@ def calibrated_queries(
     options = FitOptions(queries_only=True, keep_mean=_KEPT_MEAN)
     vectors = encoder.embed(queries, "query")
     joining = {code: rows for code, rows in vectors.items() if len(rows) >= options.min_queries}
-    calibration, _ = fit_sample(
+    calibration, _ = fit_with_panels(
         documents, options, 1.0, encoder=encoder, queries=joining, compare=False
     )
     everything = torch.cat(list(vectors.values()))

@@ -7,10 +7,9 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import FitOptions, VectorCalibration
-from st_xlret.calibration.bias import BiasFigures
 from st_xlret.calibration.choose import fit_and_compare
-from st_xlret.calibration.neighbours import LanguageBias
-from st_xlret.calibration.report import STRENGTHS, Comparison, best_strength
+from st_xlret.calibration.comparison import STRENGTHS, Comparison, best_strength
+from st_xlret.calibration.language_bias import BiasFigures, LanguageBias
 
 
 def compare(*arguments: Any, **how: Any) -> tuple[VectorCalibration, Comparison]:

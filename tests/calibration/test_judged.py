@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, judged_recall
-from st_xlret.calibration.judged import Batch, Recall
+from st_xlret.calibration.judged import NamedRows, Recall
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, clouds
 
@@ -28,10 +28,10 @@ def has_answers(query: int) -> bool:
     return query % 7 > 0
 
 
-def batches(vectors: NDArray) -> Iterator[Batch]:
+def batches(vectors: NDArray) -> Iterator[NamedRows]:
     for rows in np.array_split(np.arange(len(vectors)), 5):
         names = [str(row) for row in rows]
-        yield Batch(names, vectors[rows], LANGUAGES[rows].tolist())
+        yield NamedRows(names, vectors[rows], LANGUAGES[rows].tolist())
 
 
 def fit(rows: Any = slice(None), **how: Any) -> VectorCalibration:
@@ -95,7 +95,7 @@ def test_a_region_makes_no_other_language(qrels: Path) -> None:
     maps = {1.0: fit()}
     regional = []
     for names, vectors, codes in batches(QUERIES):
-        regional.append(Batch(names, vectors, [f"{code}-001" for code in codes]))
+        regional.append(NamedRows(names, vectors, [f"{code}-001" for code in codes]))
     expected = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
     assert judged_recall(batches(DOCUMENTS), regional, str(qrels), maps) == expected
 
@@ -159,7 +159,7 @@ def test_queries_are_halved_within_their_languages_in_any_order(qrels: Path) -> 
     maps = {1.0: fit()}
     alternating = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
     rows = np.argsort(LANGUAGES, kind="stable")
-    by_language = Batch(rows.astype(str).tolist(), QUERIES[rows], LANGUAGES[rows].tolist())
+    by_language = NamedRows(rows.astype(str).tolist(), QUERIES[rows], LANGUAGES[rows].tolist())
     sorted_ones = judged_recall(batches(DOCUMENTS), [by_language], str(qrels), maps)
     for half, other in zip(alternating[1.0], sorted_ones[1.0], strict=True):
         np.testing.assert_allclose(half[:4], other[:4])

@@ -27,8 +27,8 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.calibration import FitOptions, VectorCalibration, fit_and_compare
-from st_xlret.calibration.checks import MIN_JOINING_QUERIES
 from st_xlret.calibration.embedding import AS_QUERIES
+from st_xlret.calibration.fit_options import MIN_JOINING_QUERIES
 from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.columns import Role
 from st_xlret.evaluation import RetrievalEvaluator, macro_average

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from st_xlret.calibration import VectorCalibration, measure_language_bias
-from st_xlret.calibration.bias import measure_calibrations
+from st_xlret.calibration.measure import measure_calibrations
 from st_xlret.calibration.neighbours import AS_IT_IS
 from st_xlret.calibration.rows import strict_unit_rows
 from tests.calibration.clouds import CODES, apply, clouds
