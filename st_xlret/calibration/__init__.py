@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from st_xlret.calibration.sampling import sample_texts as sample_texts
     from st_xlret.calibration.steps import STEPS as STEPS
     from st_xlret.calibration.vectors import VectorCalibration as VectorCalibration
-    from st_xlret.calibration.vectors import fit_calibration as fit_calibration
 
 _MODULES = {
     "LanguageBias": "st_xlret.calibration.language_bias",
@@ -48,7 +47,6 @@ _MODULES = {
     "unsupervised_rotation": "st_xlret.calibration.rotation",
     "STEPS": "st_xlret.calibration.steps",
     "VectorCalibration": "st_xlret.calibration.vectors",
-    "fit_calibration": "st_xlret.calibration.vectors",
 }
 """The module of each public name, which is imported when the name is first used."""
 

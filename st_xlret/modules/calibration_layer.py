@@ -22,8 +22,8 @@ class CalibrationLayer(Module):
 
     The map is `x -> x + B (M B^T x + m)`, the tensors of a saved
     [`VectorCalibration`][st_xlret.VectorCalibration]. A new layer is the identity;
-    [`fit_calibration`][st_xlret.fit_calibration] returns fitted ones, and
-    [`export`][st_xlret.export] makes them a part of a model that loads without st-xlret.
+    `VectorCalibration.layer` gives fitted ones, and [`export`][st_xlret.export] makes them a part
+    of a model that loads without st-xlret.
 
     Args:
         dimension: Size d of an embedding.

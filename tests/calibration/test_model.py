@@ -12,7 +12,7 @@ from sentence_transformers.base.modules import Dense, Normalize, Router
 from sentence_transformers.sentence_transformer.modules import BoW
 
 import st_xlret
-from st_xlret.calibration import Comparison, embed_by_language, embed_pairs, fit_calibration
+from st_xlret.calibration import Comparison, VectorCalibration, embed_by_language, embed_pairs
 from st_xlret.calibration.embedding import RoleEncoder
 from st_xlret.calibration.panels import weak_language_phrases
 from st_xlret.data import DataError
@@ -67,7 +67,7 @@ def test_one_call_gives_a_model_that_needs_no_language(
     loaded = SentenceTransformer(str(tmp_path / "model"), device="cpu")
 
     rows = {code: model.encode_document(texts) for code, texts in TEXTS.items()}
-    layer = fit_calibration(rows, keep_mean=keep_mean)
+    layer = VectorCalibration.fit(rows, keep_mean=keep_mean, normalize=False).layer()
     for code, texts in TEXTS.items():
         expected_queries = layer.transform(model.encode_query(texts))
         expected_documents = rows[code]

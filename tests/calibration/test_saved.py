@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from st_xlret import CalibrationLayer, VectorCalibration, fit_calibration
+from st_xlret import CalibrationLayer, VectorCalibration
 from st_xlret.calibration.steps import Maps
 from tests.calibration.clouds import CODES, clouds
 
@@ -135,7 +135,7 @@ def test_a_saved_map_is_a_layer_and_a_saved_layer_a_map(tmp_path: Path) -> None:
 
 
 def test_a_layer_of_one_map_needs_no_language_and_stays_where_queries_alone_are_mapped() -> None:
-    assert not fit_calibration(DOCUMENTS).languages
+    assert not VectorCalibration.fit(DOCUMENTS, normalize=False).layer().languages
     of_documents = fit(queries_only=True).layer()
     assert torch.equal(of_documents.transform(torch.ones(12)), torch.ones(12))
 

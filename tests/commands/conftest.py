@@ -6,7 +6,7 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from st_xlret import export, fit_calibration
+from st_xlret import VectorCalibration, export
 from st_xlret.modules import static_encoder
 from tests.data.files import write_jsonl
 from tests.tiny import word_tokenizer
@@ -35,7 +35,8 @@ def per_language(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Path:
     encoder = SentenceTransformer(str(model), device="cpu")
     vectors = {code: encoder.encode(words * 5) for code, words in WORDS.items()}
     folder = tmp_path_factory.mktemp("per-language")
-    export(encoder, fit_calibration(vectors, steps=["shift"])).save_pretrained(str(folder))
+    layer = VectorCalibration.fit(vectors, steps=["shift"], normalize=False).layer()
+    export(encoder, layer).save_pretrained(str(folder))
     return folder
 
 

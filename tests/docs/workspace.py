@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import BertConfig, BertForMaskedLM, XLMRobertaConfig, XLMRobertaForMaskedLM
 
-from st_xlret import VectorCalibration, export, fit_calibration
+from st_xlret import VectorCalibration, export
 from st_xlret.modules import train_tokenizer
 from tests.data.files import multilingual_pool, write_jsonl, write_text
 
@@ -197,5 +197,6 @@ def write_models(folder: Path) -> None:
         clouds[language] = torch.from_numpy(vectors)
     stored = {language: vectors.numpy() for language, vectors in clouds.items()}
     VectorCalibration.fit(stored, queries_only=True).save(folder / "map")
-    calibrated = export(model, fit_calibration(clouds, steps=["lsar"]))
+    layer = VectorCalibration.fit(clouds, steps=["lsar"], normalize=False).layer()
+    calibrated = export(model, layer)
     calibrated.save(str(folder / "runs" / "calibrated"))

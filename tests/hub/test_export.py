@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Normalize
 from torch import Tensor, nn
 
-from st_xlret.calibration import fit_calibration
+from st_xlret.calibration import VectorCalibration
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
 from st_xlret.modules import CalibrationLayer
@@ -43,7 +43,8 @@ def encode(model: SentenceTransformer, code: str, **options: Any) -> Tensor:
 
 def fit(model: SentenceTransformer, *steps: str) -> CalibrationLayer:
     rows = {code: encode(model, code) for code in TEXTS}
-    return fit_calibration(rows, steps=steps or ("shift", "scale"), min_texts=2)
+    own_steps = steps or ("shift", "scale")
+    return VectorCalibration.fit(rows, steps=own_steps, min_texts=2, normalize=False).layer()
 
 
 def assert_close(result: Any, expected: Any) -> None:

@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from torch.nn.functional import normalize
 from transformers import AutoModel, AutoTokenizer, LlamaTokenizer, ModernBertConfig
 
-from st_xlret import export, fit_calibration, save_portable
+from st_xlret import VectorCalibration, export, save_portable
 from st_xlret.hub.lengths import pooled_rows
 from st_xlret.modules import CalibrationLayer
 from st_xlret.modules.adapters import merge_adapters
@@ -66,7 +66,7 @@ def fitted(model: SentenceTransformer, steps: list[str], seed: int = 0) -> Calib
         rows[code] = middle + torch.randn(60, 32) / 2 + 0.2 * number
     if isinstance(model[-1], Normalize):
         rows = {code: normalize(part) for code, part in rows.items()}
-    return fit_calibration(rows, steps=steps)
+    return VectorCalibration.fit(rows, steps=steps, normalize=False).layer()
 
 
 def normalized() -> SentenceTransformer:
