@@ -34,12 +34,12 @@ def unique_fields(record: Mapping[str, Any], wanted: Iterable[str]) -> list[str]
         if len(alike) > 1:
             names = tuple(name for name in alike if record[name] is not None)
         if len(names) > 1:
-            raise ValueError(several_names(names))
+            raise ValueError(problem_with_names(names))
         fields += names
     return fields
 
 
-def several_names(names: Iterable[str]) -> str:
+def problem_with_names(names: Iterable[str]) -> str:
     """What is wrong with names that differ in case alone."""
     listed = " and ".join(map(repr, names))
     return f"{listed} are names of one field: rename or remove all but one"

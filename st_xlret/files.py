@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from st_xlret.marks import find_unmarked, mark_file, mark_folder, writer_of
+from st_xlret.marks import mark_file, mark_folder, problem_with_mark, writer_of
 
 PathLike: TypeAlias = str | os.PathLike[str]
 
@@ -162,7 +162,7 @@ def _problem_with_folder(target: Path, overwrite: bool, inputs: Iterable[object]
         return None
     if not overwrite:
         return "already holds files; replace it (--overwrite), or give another path"
-    reason = find_unmarked(target)
+    reason = problem_with_mark(target)
     if reason is not None:
         return f"is not replaced, for {reason}: move it away, or give another path"
     return None

@@ -18,7 +18,7 @@ def unpacked_name(path: str | os.PathLike[str]) -> str:
     return file.stem if file.suffix in PACKED else file.name
 
 
-class _FilesBelow(NamedTuple):
+class FilesBelow(NamedTuple):
     """All files and links below a folder, those that belong to it, and the log of a table.
 
     The log says which of the files count.
@@ -29,7 +29,7 @@ class _FilesBelow(NamedTuple):
     table_log: str | None
 
 
-def files_below(folder: Path) -> _FilesBelow:
+def files_below(folder: Path) -> FilesBelow:
     """What is below a folder; what is hidden, or of work that is not done, does not belong."""
     paths = list(folder.rglob("*"))
     every = {path for path in paths if path.is_file() or path.is_symlink()}  # to folders, too
@@ -39,7 +39,7 @@ def files_below(folder: Path) -> _FilesBelow:
         if _is_table_log(path) and _belongs(path.parent, folder):
             table_log = path.name
             break
-    return _FilesBelow(every, belonging, table_log)
+    return FilesBelow(every, belonging, table_log)
 
 
 def columns_of_folders(file: Path) -> dict[str, str | None]:

@@ -26,7 +26,7 @@ def mark_file(file: Path, writer: str, content: Path) -> None:
 
 def writer_of(file: Path) -> str | None:
     """Who wrote this file; None if it has no mark, or was changed since."""
-    writer, marked = _read(_mark_of_file(file))
+    writer, marked = _read_writer_and_digests(_mark_of_file(file))
     is_as_written = file.name in marked and marked[file.name] == _digest(file)
     return writer if is_as_written else None
 
@@ -36,7 +36,7 @@ def mark_folder(folder: Path) -> None:
     _write_mark(folder / FOLDER_MARK, _PACKAGE, _digests_in(folder))
 
 
-def find_unmarked(folder: Path) -> str | None:
+def problem_with_mark(folder: Path) -> str | None:
     """Why a folder is not ours, in words; None if its mark names all that it holds."""
     marked = read_mark(folder / FOLDER_MARK)
     if not marked:
@@ -50,17 +50,17 @@ def find_unmarked(folder: Path) -> str | None:
 
 
 def read_mark(mark: Path) -> _Digests:
-    """The digest of each file of a folder by its name. Nothing where there is no mark of ours."""
-    writer, marked = _read(mark)
+    """The digests in the mark of a folder, by the names of its files; none if it is not ours."""
+    writer, marked = _read_writer_and_digests(mark)
     return marked if writer == _PACKAGE else {}
 
 
-def is_same(file: Path, digest: str | None) -> bool:
+def has_digest(file: Path, digest: str | None) -> bool:
     """Whether a file still holds what it held when this was its digest."""
     return _digest(file) == digest
 
 
-def _read(mark: Path) -> tuple[str | None, _Digests]:
+def _read_writer_and_digests(mark: Path) -> tuple[str | None, _Digests]:
     """The writer and the digests in a mark; None and no digests where it cannot be read."""
     try:
         content = json.loads(mark.read_text(encoding="utf-8"))

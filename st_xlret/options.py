@@ -158,6 +158,7 @@ def parse(
         raise ValueError(f"{rest[0]!r} belongs to no option; {parser.prog} --help lists them")
     for group in parsed:
         _check_values(group)
+        _expand_home(group)
     return tuple(parsed)
 
 
@@ -271,22 +272,30 @@ def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
 
 
 def _check_values(group: Any) -> None:
-    """Refuse what no option may be, and write the home folder in the place of a path's `~`."""
+    """Refuse what no option may be."""
     for each in fields(group):
         value = getattr(group, each.name)
         if value == each.default:
             continue
-        values = value if isinstance(value, list) else [value]
-        for one in values:
-            problem = _problem_of(each.name, one)
+        for one in value if isinstance(value, list) else [value]:
+            problem = _problem_with_value(each.name, one)
             if problem:
                 raise ValueError(f"--{each.name}{problem}")
-        if not _IS_TEXT.fullmatch(each.name):
-            expanded = [_with_home(one) for one in values]
-            setattr(group, each.name, expanded if isinstance(value, list) else expanded[0])
 
 
-def _problem_of(name: str, value: Any) -> str | None:
+def _expand_home(group: Any) -> None:
+    """Write the home folder in the place of the `~` of paths."""
+    for each in fields(group):
+        value = getattr(group, each.name)
+        if _IS_TEXT.fullmatch(each.name):
+            continue
+        if isinstance(value, str):
+            setattr(group, each.name, os.path.expanduser(value))
+        elif isinstance(value, list):
+            setattr(group, each.name, [_with_home(one) for one in value])
+
+
+def _problem_with_value(name: str, value: Any) -> str | None:
     """What is wrong with a value, in words; None if nothing is."""
     if value == "" and not _IS_TEXT.fullmatch(name):
         return " is empty"  # as a path, it would be the working folder

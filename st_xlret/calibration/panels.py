@@ -31,15 +31,15 @@ def weak_language_phrases() -> dict[str, list[str]]:
 
     Queries in such languages resemble each other, which documents cannot show.
     """
-    return _read("phrases.json")
+    return _read_panel("phrases.json")
 
 
 def panel_paragraphs() -> dict[str, list[str]]:
     """Language -> ten paragraphs in it: the documents of other languages, where there are none."""
-    return _read("panel.json")
+    return _read_panel("panel.json")
 
 
-def _read(name: str) -> dict[str, list[str]]:
+def _read_panel(name: str) -> dict[str, list[str]]:
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     panel: dict[str, list[str]] = json.loads(text)
     return panel

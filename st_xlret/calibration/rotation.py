@@ -263,9 +263,9 @@ def unsupervised_rotation(
         unchanged=torch.eye(source.shape[1], dtype=torch.float64, device=source.device),
         seed=seed,
     )
-    candidates = search.candidates("identity")
+    candidates = search.find_candidates("identity")
     if adversarial:
-        candidates += search.candidates("adversarial")
+        candidates += search.find_candidates("adversarial")
     return _best_candidate(search.identity, candidates)
 
 
@@ -308,20 +308,20 @@ class _RotationSearch:
         before = self.identity.criterion
         return before + MOST_OF_THE_WAY * max(0.0, reachable - before)
 
-    def start(self, name: _Start, texts: _Sides, half: int = 0) -> Tensor:
+    def find_start(self, name: _Start, texts: _Sides, half: int = 0) -> Tensor:
         """The identity, or the best epoch of the adversarial stage."""
         if name == "identity":
             return self.unchanged
         epochs = adversarial_rotations(texts.source, texts.target, seed=self.seed + half)
         return max(map(nearest_orthogonal, epochs), key=self.criterion)
 
-    def candidates(self, name: _Start) -> list[_Candidate]:
+    def find_candidates(self, name: _Start) -> list[_Candidate]:
         """The rotations on the way from a start, checked where one is better than the identity.
 
         The identity itself is left out.
         """
         # The start of the first half serves the whole, too: training takes long.
-        start = self.start(name, self.fit.half(0))
+        start = self.find_start(name, self.fit.half(0))
         path = []
         for rounds, rotation in enumerate(_refined_rotations(start, self.fit)):
             if rounds or name != "identity":
@@ -329,18 +329,18 @@ class _RotationSearch:
                 path.append(_Candidate(label, self.criterion(rotation), rotation))
         highest = max((each.criterion for each in path), default=-1.0)
         if highest > self.identity.criterion:
-            return self._checked(path, self._agreement_of_halves(name, start))
+            return self._with_agreement(path, self._agreement_of_halves(name, start))
         return path
 
     def _agreement_of_halves(self, name: _Start, start_of_first: Tensor) -> float:
         """How far each half of the texts gives the same rotation, from starts of their own."""
         second = self.fit.half(1)
-        start_of_second = self.start(name, second, half=1)
+        start_of_second = self.find_start(name, second, half=1)
         *_, of_first = _refined_rotations(start_of_first, self.fit.half(0))
         *_, of_second = _refined_rotations(start_of_second, second)
         return rotation_agreement(of_first, of_second)
 
-    def _checked(self, path: Sequence[_Candidate], agreement: float) -> list[_Candidate]:
+    def _with_agreement(self, path: Sequence[_Candidate], agreement: float) -> list[_Candidate]:
         """The same candidates, with what the halves agree in, and whether each is trusted."""
         least = self.least_criterion()
         checked = []

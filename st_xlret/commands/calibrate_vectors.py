@@ -38,7 +38,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         address = " ".join(options.queries)  # several are no address
         queries = replace(stored, vectors=address).open_store()
     of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
-    sample = _sample(store, texts, of_fit, of_fit.min_texts)
+    sample = _sample_to_fit(store, texts, of_fit, of_fit.min_texts)
     documents = sample.vectors
     if texts.model is not None and len(documents) > 1:
         raise ValueError(
@@ -46,7 +46,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         )
     unlabelled = None
     if queries is not None and not options.qrels:
-        unlabelled = _sample(queries, texts, of_fit, of_fit.min_queries).vectors
+        unlabelled = _sample_to_fit(queries, texts, of_fit, of_fit.min_queries).vectors
     fitted, comparison = fit_with_panels(
         documents,
         of_fit,
@@ -57,19 +57,19 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         ids=known_documents(sample),
     )
     if queries is None or not options.qrels:
-        _write(fitted, comparison, options)
+        _write_map(fitted, comparison, options)
         print_result(comparison, list(documents), options, texts, stored)
     else:
         judged = _judge(fitted, store, queries, options)
         fitted = fitted.at(judged.used)
         if comparison is not None:
             comparison = replace(comparison, strength=judged.used)
-        _write(fitted, comparison, options, judged=judged.as_json())
+        _write_map(fitted, comparison, options, judged=judged.as_json())
         print(f"\n{judged}\n")
     _print_usage_of_map(fitted, options.output)
 
 
-def _sample(
+def _sample_to_fit(
     store: Store, texts: SampleArguments, of_fit: FitOptions, min_texts: int
 ) -> StoredSample:
     """As many vectors of each language as the fit needs."""
@@ -166,7 +166,7 @@ def _usable_rows(store: Store) -> Iterator[NamedRows]:
         yield NamedRows(names, vectors[rows], codes[rows].tolist())
 
 
-def _write(
+def _write_map(
     calibration: VectorCalibration,
     comparison: Comparison | None,
     options: Arguments,

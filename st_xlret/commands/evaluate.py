@@ -144,7 +144,7 @@ def _evaluate_model(options: Arguments) -> None:
         if is_writer:
             for file in (output, tables):
                 parts.append(outputs.enter_context(atomic_file(file, ours="evaluate")))
-        settings = _settings(options, kind)
+        settings = _evaluator_settings(options, kind)
         evaluator = kind.from_directory(options.data, options.languages, **settings)
         result = evaluator.evaluate(options.load_model())
         if not is_writer:
@@ -158,7 +158,7 @@ def _evaluate_model(options: Arguments) -> None:
     print(f"\nWritten to {output} and {tables}")
 
 
-def _settings(options: Arguments, kind: type[BenchmarkEvaluator]) -> dict[str, Any]:
+def _evaluator_settings(options: Arguments, kind: type[BenchmarkEvaluator]) -> dict[str, Any]:
     """What the evaluator is given; an option that it does not read is a `ValueError`."""
     _check_benchmark_reads(options, kind)
     pooling = None if options.pooling == "auto" else options.pooling

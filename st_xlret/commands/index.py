@@ -198,7 +198,7 @@ class _Index:
                 batch_size=self._options.batch_size,
             )
 
-        return self._work.vectors([self._metadata, rows], rows, embed_shard)[:]
+        return self._work.keep_vectors([self._metadata, rows], rows, embed_shard)[:]
 
     def _describe_model(self) -> VectorsMetadata:
         """What a search has to know of the encoder, for the metadata of the index."""

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
         model = options.load_model()
         pairs = _mine(model, sources, targets, options, work)
         with open(part, "w", encoding="utf-8", newline="\n") as file:
-            for line in _lines(pairs, sources, targets, options):
+            for line in _output_lines(pairs, sources, targets, options):
                 file.write(f"{line}\n")
     work.remove()
     print(f"{len(pairs.scores)} pairs in {output}")
@@ -103,8 +103,8 @@ def _mine(
     from st_xlret.search import mine_pairs
 
     return mine_pairs(
-        _kept_vectors(model, sources, options.source_language, options, work),
-        _kept_vectors(model, targets, options.target_language, options, work),
+        _embed_and_keep(model, sources, options.source_language, options, work),
+        _embed_and_keep(model, targets, options.target_language, options, work),
         k=options.k,
         margin=options.margin,
         threshold=options.threshold,
@@ -113,7 +113,7 @@ def _mine(
     )
 
 
-def _kept_vectors(
+def _embed_and_keep(
     model: SentenceTransformer,
     texts: Sequence[str],
     language: str | None,
@@ -135,10 +135,10 @@ def _kept_vectors(
 
     prompts = [model.prompts, model.default_prompt_name, options.prompt_name]
     key = [fingerprint(model), prompts, language, texts]
-    return work.vectors(key, texts, embed)
+    return work.keep_vectors(key, texts, embed)
 
 
-def _lines(
+def _output_lines(
     pairs: MinedPairs, sources: Sequence[str], targets: Sequence[str], options: Arguments
 ) -> Iterator[str]:
     """A line for each pair, of JSON, with the languages that are named, or of a table."""

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
             comparison = _compare_for_vectors(texts, stored, options)
             source = command_in_words("calibrate", texts, stored)
             command = f"{source} --queries_only --output map"
-        if comparison.best_or_own()[1] == 0:
+        if comparison.advised()[1] == 0:
             command = "none, as far as these documents show"
         print_verdict(comparison, command, details=options.details)
         write_json(part, comparison.before.as_json())

@@ -229,7 +229,7 @@ def sample_vectors(
 def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
     """The documents that vectors are of, whose own are no neighbours; None if all are.
 
-    They tell nothing where no two vectors are of one, or all of a language are.
+    They tell nothing where no two vectors are of one, or all of a language are; this is printed.
     """
     vectors = 0
     documents = 0

@@ -47,7 +47,7 @@ def _advised_command(
 ) -> str:
     """The command that the verdict leads to; `stored` are the vectors that are calibrated."""
     sources = [texts] if stored is None else [texts, stored]
-    steps, strength = comparison.best_or_own()
+    steps, strength = comparison.advised()
     if (steps, strength) == (comparison.steps, comparison.strength) and strength:
         return f"nothing more to run, {options.output} is calibrated like this"
     if strength:
@@ -107,7 +107,7 @@ def print_time_of_embedding(texts: Mapping[str, Sequence[str]]) -> None:
     as_queries = sum(min(len(part), AS_QUERIES) for part in texts.values())
     print(
         f"embedding {count} texts in {len(texts)} languages: a small encoder takes about "
-        f"{_in_words((count + as_queries) * _SECONDS_OF_A_TEXT)} of one core"
+        f"{_duration_in_words((count + as_queries) * _SECONDS_OF_A_TEXT)} of one core"
     )
 
 
@@ -116,9 +116,9 @@ def printed_duration() -> Iterator[None]:
     """Say at the end how long it took."""
     start = time.monotonic()
     yield
-    print(f"It took {_in_words(time.monotonic() - start)}.")
+    print(f"It took {_duration_in_words(time.monotonic() - start)}.")
 
 
-def _in_words(seconds: float) -> str:
+def _duration_in_words(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

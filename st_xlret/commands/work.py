@@ -38,7 +38,7 @@ class WorkFolder:
     def _is_ours(self) -> bool:
         return self._mark.is_file() and self._mark.read_text("utf-8") == _CONTENT
 
-    def vectors(self, key: Any, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
+    def keep_vectors(self, key: Any, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
         """Vectors of texts, see `KeptVectors`; the key says of which, and how they are made."""
         from st_xlret.data.kept import cache_key
         from st_xlret.encoding import KeptVectors

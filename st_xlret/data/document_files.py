@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from st_xlret.data import reading
 from st_xlret.data.cells import read_tabbed_table, read_table
 from st_xlret.data.reading import BadLines, DataError
-from st_xlret.field_names import find_fields, several_names
+from st_xlret.field_names import find_fields, problem_with_names
 from st_xlret.languages import LABEL_FIELDS, check_named_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
@@ -142,9 +142,9 @@ def _refuse_names_that_stand_twice(names: list[str], column: str | None, file: P
     for name in read:
         alike = find_fields(names, [name])
         if len(alike) > 1:
-            raise DataError(several_names(alike), file, 1)
+            raise DataError(problem_with_names(alike), file, 1)
     if column is not None and names.count(column) > 1:
-        raise DataError(several_names([column, column]), file, 1)
+        raise DataError(problem_with_names([column, column]), file, 1)
 
 
 def _table_rows(file: Path, bad_lines: BadLines) -> Iterator[tuple[int, list[str]]]:

@@ -6,7 +6,8 @@ length, and vectors may be kept on the disk.
 
 from st_xlret.encoding.batches import token_batches, token_lengths
 from st_xlret.encoding.embedding import encode
-from st_xlret.encoding.kept import KeptVectors, fingerprint
+from st_xlret.encoding.fingerprint import fingerprint
+from st_xlret.encoding.kept import KeptVectors
 from st_xlret.encoding.layers import cut_at_layer
 from st_xlret.encoding.maps import known_languages, task_languages
 from st_xlret.encoding.prompts import (

@@ -56,7 +56,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
     # The host counts on until the card is written.
     training_seconds: float | None = field(default=None, init=False)
 
-    def add_stated_by(self, model: str) -> Self:
+    def fill_in_from_card(self, model: str) -> Self:
         """Fill in what this card lacks, as the card of another model states it; returns itself.
 
         That is a folder, or a base model on the Hub.
@@ -66,7 +66,7 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
         is_on_hub = not Path(model).expanduser().exists()
         if is_on_hub and not self.base_model and _NAME.fullmatch(model):
             self.base_model = model
-        stated = _stated_in_card(model)
+        stated = _read_metadata_of_card(model)
         for name in ("license", "base_model", *_LISTS):
             values = _well_formed(name, stated)
             if values and not getattr(self, name):
@@ -118,7 +118,7 @@ def ensure_card_data(model: SentenceTransformer) -> CrossLingualCardData:
         is_stated = bool(value) or value is False
         if is_stated and name not in replaced:
             setattr(ours, name, value)
-    return ours.add_stated_by(_checkpoint_name(model))
+    return ours.fill_in_from_card(_checkpoint_name(model))
 
 
 def set_card_data(
@@ -154,7 +154,7 @@ def set_card_data(
     if data:
         _set_sources(card, data)
     card.add_tags(["st-xlret", *tags])
-    card.add_stated_by(base_model or _checkpoint_name(model))
+    card.fill_in_from_card(base_model or _checkpoint_name(model))
     card.license = license or card.license
 
 
@@ -234,7 +234,7 @@ def _how_languages_are_chosen(model: SentenceTransformer, calibration: Calibrati
     )
 
 
-def _stated_in_card(name: str) -> Mapping[str, Any]:
+def _read_metadata_of_card(name: str) -> Mapping[str, Any]:
     """The metadata of a model's card; nothing of one that is not there, or that nobody can read."""
     path = Path(name).expanduser()
     with suppress(Exception):

@@ -51,7 +51,8 @@ def mean_lengths(
 ) -> dict[Role, float] | None:
     """The mean length of each role's rows; None where it cannot stand for that of each row.
 
-    Where both roles have one layer, the same object, the rows of both are taken together.
+    Where both roles have one layer, the same object, the rows of both are taken together. The
+    lengths join the notes of the layers, for the card.
     """
     is_one_map = layers["query"] is layers["document"]
     lengths: dict[Role, float] = {}

@@ -20,7 +20,7 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """
     path = os.path.expanduser(name)
     try:
-        card = CrossLingualCardData().add_stated_by(path)
+        card = CrossLingualCardData().fill_in_from_card(path)
         model = SentenceTransformer(path, device=device, model_card_data=card)
         check_finite(model)
     except Exception as error:  # of the host, of safetensors, of tokenizers, of JSON

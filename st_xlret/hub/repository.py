@@ -13,7 +13,7 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError
 
 from st_xlret.files import PathLike
-from st_xlret.marks import FOLDER_MARK, is_same, read_mark
+from st_xlret.marks import FOLDER_MARK, has_digest, read_mark
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Repository:
             return True
         card = self._download(_CARD, branch)
         marked = read_mark(self._download(FOLDER_MARK, branch))
-        return not is_same(card, marked.get(_CARD))
+        return not has_digest(card, marked.get(_CARD))
 
     def _download(self, name: str, branch: _Branch) -> Path:
         return Path(self._hub.hf_hub_download(self.repo_id, name, revision=branch.commit))

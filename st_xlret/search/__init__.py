@@ -5,7 +5,7 @@ comes first.
 """
 
 from st_xlret.search.exact import neighbours_both_ways, top_k
-from st_xlret.search.finite import unit_rows
+from st_xlret.search.inputs import unit_rows
 from st_xlret.search.mining import MinedPairs, mine_bitext, mine_pairs
 from st_xlret.search.selection import BestColumns, best_columns, best_of_groups, merge_top_k
 

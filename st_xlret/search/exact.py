@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from st_xlret.search.finite import (
+from st_xlret.search.inputs import (
     Device,
     Embeddings,
     as_float32,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from st_xlret.search.exact import SlicedEmbeddings, neighbours_both_ways
-from st_xlret.search.finite import Device, check_k
+from st_xlret.search.inputs import Device, check_k
 
 Margin = Literal["ratio", "distance", "absolute", "csls"]
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from st_xlret.search.finite import Device, check_k
+from st_xlret.search.inputs import Device, check_k
 
 _GROUP = 32  # columns of which only the maximum is looked at first
 _LARGEST_INDEX = 2**32 - 1

@@ -197,7 +197,7 @@ class Store(AbstractContextManager["Store"]):
             share = _IDENTIFIED / max(1, total)
         with tqdm(total=total, desc="Sampling", unit=" rows", disable=not show_progress_bar) as bar:
             for batch in self.batches():
-                lots = draw.lots(batch.num_rows)
+                lots = draw.draw_lots(batch.num_rows)
                 rows = self.examine_rows(batch, draw.left_out, drawn=lots < share)
                 documents = pc.coalesce(batch.column("document"), batch.column("id"))
                 draw.add(lots, rows, documents.to_numpy(zero_copy_only=False))

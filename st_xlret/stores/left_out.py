@@ -37,7 +37,7 @@ class LeftOut:
             detail = self._first_label
         self._counts[reason, detail] += count
 
-    def of(self, reason: Reason) -> int:
+    def count_of(self, reason: Reason) -> int:
         """How many rows were left out for a reason."""
         return sum(count for (why, _), count in self._counts.items() if why is reason)
 

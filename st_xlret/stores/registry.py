@@ -142,7 +142,7 @@ def open_store(
         languages_file=None if languages_file is None else os.fspath(languages_file),
     )
     kind = find_kind(address)
-    problem = _problem_of(kind, fields)
+    problem = _problem_with_address(kind, fields)
     if problem or kind is None:
         shown = parse_address(address, optional=None).shown
         raise ValueError(f"{shown} {problem}")
@@ -171,7 +171,7 @@ def store_class(kind: StoreKind) -> Callable[[str, Fields], Store]:
     return found
 
 
-def _problem_of(kind: StoreKind | None, fields: Fields) -> str | None:
+def _problem_with_address(kind: StoreKind | None, fields: Fields) -> str | None:
     """What is wrong with the address and the fields that were named, in words, or None."""
     if kind is None:
         known = ", ".join(each.name for each in STORES)

@@ -119,7 +119,7 @@ class Draw:
         self._documents: dict[str, NDArray[Any]] = {}
         self._known = Counter[str]()
 
-    def lots(self, count: int) -> NDArray[np.float64]:
+    def draw_lots(self, count: int) -> NDArray[np.float64]:
         """The lots of the next rows, from 0 to 1."""
         return self._generator.random(count)
 
@@ -167,7 +167,7 @@ class Draw:
         )
 
     def _are_most_labels_no_codes(self) -> bool:
-        return self.left_out.of(Reason.NO_CODE) > self._known.total()
+        return self.left_out.count_of(Reason.NO_CODE) > self._known.total()
 
 
 def _looks_like_language(field: str) -> bool:

@@ -99,7 +99,7 @@ def test_by_default_the_strength_is_the_best(queries_only: bool) -> None:
 def test_auto_leaves_an_encoder_without_bias_as_it_is() -> None:
     fitted, compared = compare(translated(offset=0))
     assert fitted.strength == 0
-    assert compared.best_or_own() == (("lsar",), 0)
+    assert compared.advised() == (("lsar",), 0)
     # Documents are no questions, about which nothing negative is said.
     assert "cannot show what questions gain" in compared.verdict()
     assert "| 0, as it is (used) " in compared.strengths_table()
@@ -147,7 +147,7 @@ def test_the_strength_with_the_highest_score_is_advised(
     strength: float, of_strengths: dict, advised: float
 ) -> None:
     compared = comparison(strength, of_strengths)
-    assert compared.best_or_own() == (("lsar",), advised)
+    assert compared.advised() == (("lsar",), advised)
     if advised == 0:
         assert "no preference to remove" in compared.verdict()
     else:
@@ -162,7 +162,7 @@ def test_lsar_is_advised_where_it_is_better_than_steps_that_need_the_language(
     shift = {0.0: STRONG, 1.0: figures(0.4, 0.3)}
     of_lsar = {0.0: STRONG, 0.8: figures(share, share)}
     compared = comparison(1.0, shift, steps=("shift",), lsar=of_lsar)
-    assert compared.best_or_own()[0] == advised
+    assert compared.advised()[0] == advised
     assert f"calibrate by {advised[0]} at" in compared.verdict()
 
 

@@ -28,7 +28,7 @@ def work_of(command: list[str]) -> Path:
 def started(command: list[str]) -> WorkFolder:
     """The folder of a run that has embedded something, and was stopped."""
     work = WorkFolder(Path(command[-1]))
-    work.vectors("a key", [""], lambda rows: np.zeros((1, 2)))
+    work.keep_vectors("a key", [""], lambda rows: np.zeros((1, 2)))
     return work
 
 

@@ -14,8 +14,8 @@ def test_labels_that_are_no_codes_are_counted_under_the_first_one() -> None:
         "1 row in fr, for which there is no map; 1 row in pt, for which there is no map"
     )
     assert counts_in_words(left_out.by_words()) == words
-    assert left_out.of(Reason.NO_CODE) == 5
-    assert left_out.of(Reason.NO_MAP) == 2
+    assert left_out.count_of(Reason.NO_CODE) == 5
+    assert left_out.count_of(Reason.NO_MAP) == 2
 
 
 def test_a_mark_is_read_as_it_is_written() -> None:

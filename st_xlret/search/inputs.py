@@ -1,4 +1,4 @@
-"""Rows as search takes them: float32 on one device, finite, and of unit length if cosines count."""
+"""What search is given: checked, and rows as float32 on one device, finite, of unit length."""
 
 from __future__ import annotations
 
