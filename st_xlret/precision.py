@@ -82,6 +82,18 @@ def autocast(precision: str, device: str | torch.device) -> Iterator[None]:
         torch.backends.cuda.enable_cudnn_sdp(before)
 
 
+def number_format(model: Any) -> torch.dtype | None:
+    """What a model computes in on a CPU, at present; None if it has no weights."""
+    import torch
+
+    if torch.is_autocast_enabled("cpu"):
+        return torch.get_autocast_dtype("cpu")
+    for weights in model.parameters():
+        if weights.is_floating_point():
+            return weights.dtype
+    return None
+
+
 def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
     """Options of `model.preprocess` that pad batches to multiples of 16 tokens.
 

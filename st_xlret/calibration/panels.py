@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from numpy.typing import ArrayLike
@@ -51,13 +51,6 @@ def embed_phrases(encoder: RoleEncoder) -> dict[str, Tensor]:
     return {"mul": torch.cat(list(rows.values()))}
 
 
-class SampleFit(NamedTuple):
-    """A calibration, and what it does at each strength; None where that is not measured."""
-
-    calibration: VectorCalibration
-    comparison: Comparison | None
-
-
 def fit_with_panels(
     documents: Vectors,
     options: FitOptions,
@@ -70,7 +63,7 @@ def fit_with_panels(
     ids: Mapping[str, ArrayLike] | None = None,
     pairs: Pairs | None = None,
     compare: bool = True,
-) -> SampleFit:
+) -> tuple[VectorCalibration, Comparison | None]:
     """Fit a calibration to a sample of documents, and compare it with others.
 
     Documents in one language get a map of the queries that ask them, if `options.joins_queries`:
@@ -97,7 +90,7 @@ def fit_with_panels(
         documents, options = _with_panel(documents, options, encoder)
         compare = False
     if compare:
-        calibration, comparison = fit_and_compare(
+        return fit_and_compare(
             documents,
             as_queries,
             ids,
@@ -107,10 +100,9 @@ def fit_with_panels(
             strength=strength,
             options=options,
         )
-        return SampleFit(calibration, comparison)
     sample = make_sample(documents, queries, joining_phrases, pairs, options)
     whole_or_given = 1.0 if strength == "auto" else strength
-    return SampleFit(VectorCalibration.of_sample(sample, options, whole_or_given), None)
+    return VectorCalibration.of_sample(sample, options, whole_or_given), None
 
 
 def _with_panel(

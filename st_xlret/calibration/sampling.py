@@ -281,6 +281,7 @@ def _read_queries(path: Path, wanted: Wanted) -> Iterator[Document]:
 def _text_entries(
     texts: Any, wanted: Wanted, unit: Unit | None, skip_bad_lines: bool
 ) -> Iterator[_Entry]:
+    """The texts of a mapping, of a data set or of files, whose bad lines are counted in the log."""
     if isinstance(texts, Mapping | Dataset):
         yield from _row_entries(texts, wanted)
         return

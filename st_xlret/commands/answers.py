@@ -108,6 +108,11 @@ class Answer:
         return results
 
 
+def code_of(result: SearchResult) -> str:
+    """The language of a result as it is shown, `?` for none."""
+    return result["language"] or "?"
+
+
 def place_of(result: SearchResult) -> str:
     """Where a result is: its key, and its group and source if there are any."""
     parts = [result["id"], result.get("group"), result["source"]]

@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from st_xlret.commands.answers import SearchResult, place_of
+from st_xlret.commands.answers import SearchResult, code_of, place_of
 
 if TYPE_CHECKING:
     from st_xlret.commands.search_pool import SearchPool
@@ -40,7 +40,7 @@ def _page_html(pools: Sequence[SearchPool], query: str) -> str:
     for pool in pools:
         results = pool.best_results([query])[0] if query else []
         answers.append(results)
-        codes.update(_code_of(result) for result in results)
+        codes.update(code_of(result) for result in results)
     colours = {}
     for number, code in enumerate(sorted(codes)):
         colours[code] = _COLOURS[number % len(_COLOURS)]
@@ -54,7 +54,7 @@ def _column_html(
     pool: SearchPool, results: Sequence[SearchResult], colours: Mapping[str, str]
 ) -> str:
     """A column of the page: a bar of the languages of its results, and the results, all escaped."""
-    counts = Counter(_code_of(result) for result in results)
+    counts = Counter(code_of(result) for result in results)
     bar = []
     for code, count in counts.most_common():
         style = f"flex: {count}; background: {colours[code]}"
@@ -68,7 +68,7 @@ def _column_html(
 
 
 def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
-    code = _code_of(result)
+    code = code_of(result)
     return (
         f'<div class="result"><span class="tag" style="background: {colours[code]}">'
         f"{escape(code)}</span>"
@@ -76,10 +76,6 @@ def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
         f'<br><span class="note">{escape(place_of(result))}</span></span>'
         f'<span class="score">{result["score"]:.3f}</span></div>'
     )
-
-
-def _code_of(result: SearchResult) -> str:
-    return result["language"] or "?"
 
 
 def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:

@@ -39,7 +39,10 @@ class WorkFolder:
         return self._mark.is_file() and self._mark.read_text("utf-8") == _CONTENT
 
     def keep_vectors(self, key: Any, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:
-        """Vectors of texts, see `KeptVectors`; the key says of which, and how they are made."""
+        """Embed the texts whose vectors the folder does not have, and give those of all.
+
+        The key says which texts, and how they are embedded. See `KeptVectors`.
+        """
         from st_xlret.data.kept import cache_key
         from st_xlret.encoding import KeptVectors
 

@@ -15,7 +15,7 @@ from st_xlret.columns import Role
 from st_xlret.encoding.batches import token_batches, token_lengths
 from st_xlret.encoding.maps import router_tasks
 from st_xlret.encoding.prompts import role_prompt
-from st_xlret.precision import autocast, padding_options
+from st_xlret.precision import autocast, number_format, padding_options
 
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
@@ -188,14 +188,4 @@ def _padding_in_bf16(model: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The options of padding to few lengths, where a CPU computes in bfloat16; none elsewhere."""
     if model.device.type != "cpu" or "processing_kwargs" in options:
         return {}
-    return padding_options(model) if _number_format(model) == torch.bfloat16 else {}
-
-
-def _number_format(model: Any) -> torch.dtype | None:
-    """What a model computes in on a CPU; None if it has no weights."""
-    if torch.is_autocast_enabled("cpu"):
-        return torch.get_autocast_dtype("cpu")
-    for weights in model.parameters():
-        if weights.is_floating_point():
-            return weights.dtype
-    return None
+    return padding_options(model) if number_format(model) == torch.bfloat16 else {}

@@ -24,9 +24,7 @@ logger = logging.getLogger(__name__)
 _MOST_CHANGE: dict[Role, float] = {"document": 0.006, "query": 0.1}
 
 
-def pooled_rows(
-    model: SentenceTransformer, texts: Sequence[str], prompts: Mapping[Role, str] | None = None
-) -> dict[Role, Tensor]:
+def pooled_rows(model: SentenceTransformer, texts: Sequence[str]) -> dict[Role, Tensor]:
     """Rows before the `Normalize` at a model's end (n, d), for texts with the prompt of each role.
 
     Nothing for a model that does not end in one.
@@ -36,11 +34,12 @@ def pooled_rows(
         return {}
     pooled: dict[Role, Tensor] = {}
     for role in PROMPT_NAMES:
-        prompt = role_prompt(model, role)
-        if prompts and role in prompts:
-            prompt = prompts[role]
         rows = before.encode(
-            list(texts), task=role, prompt=prompt, convert_to_tensor=True, show_progress_bar=False
+            list(texts),
+            task=role,
+            prompt=role_prompt(model, role),
+            convert_to_tensor=True,
+            show_progress_bar=False,
         )
         pooled[role] = rows.float().cpu()
     return pooled

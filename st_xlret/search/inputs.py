@@ -28,17 +28,15 @@ def check_matrix(rows: Any, name: str, width: int | None = None) -> None:
         raise ValueError(f"{name} has {shape[1]} numbers in a row, and not {width}")
 
 
-def check_k(k: int, rows: int | None = None, of: str = "corpus") -> None:
+def check_k(k: int, rows: int | None = None) -> None:
     """Refuse a number of neighbours that is no whole number from 1 to the rows that there are."""
     if not isinstance(k, int | np.integer) or k < 1:
         raise ValueError(f"k={k!r} is no whole number from 1")
     if rows is not None and k > rows:
-        raise ValueError(f"k={k} is larger than the {of} of {rows} rows")
+        raise ValueError(f"k={k} is larger than the corpus of {rows} rows")
 
 
-def unit_rows(
-    rows: Embeddings, name: str = "embeddings", *, device: torch.device | None = None
-) -> Tensor:
+def unit_rows(rows: Embeddings, name: str = "embeddings") -> Tensor:
     """The rows (n, d) divided by their lengths, float32, to search by cosine.
 
     Rows of zeros stay, NaN is refused.
@@ -49,7 +47,7 @@ def unit_rows(
                 [0.0000, 0.0000]])
     """
     check_matrix(rows, name)
-    return finite_unit_rows(rows, name, computing_device(device, rows), 0)
+    return finite_unit_rows(rows, name, computing_device(None, rows))
 
 
 def finite_unit_rows(

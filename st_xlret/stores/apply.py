@@ -97,7 +97,10 @@ class _Mapping:
             batch, self.left_out, needs_language=needs_language
         )
         if needs_language:
-            is_usable = is_usable & self._has_map(codes, is_usable)
+            has_map = np.isin(codes, self._calibration.languages)
+            for code in sorted(codes[is_usable & ~has_map]):
+                self.left_out.add(Reason.NO_MAP, 1, code)
+            is_usable = is_usable & has_map
         mapped = self._map_rows(vectors, is_usable, codes)
         has_vector = (np.abs(mapped) <= np.finfo(self._store.numbers).max).all(axis=1)
         mapped[~has_vector] = np.nan
@@ -106,15 +109,6 @@ class _Mapping:
         self._bar.update(batch.num_rows)
         place = batch.schema.get_field_index("vector")
         return batch.set_column(place, "vector", vector_column(mapped))
-
-    def _has_map(
-        self, codes: NDArray[np.object_], is_usable: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Whether there is a map of a row's language; usable rows without one are counted."""
-        has_map = np.isin(codes, self._calibration.languages)
-        for code in sorted(codes[is_usable & ~has_map]):
-            self.left_out.add(Reason.NO_MAP, 1, code)
-        return has_map
 
     def _map_rows(
         self, vectors: Matrix, is_usable: NDArray[np.bool_], codes: NDArray[np.object_]

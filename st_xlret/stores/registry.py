@@ -195,8 +195,3 @@ def forms_in_words() -> str:
         is_file = kind.name.startswith(".")
         forms.append(f"F{kind.name}" if is_file else f"{kind.name}:...")
     return ", ".join(forms)
-
-
-def extras() -> list[str]:
-    """The extras of this package that have the stores' clients."""
-    return [kind.extra for kind in STORES if kind.extra is not None]

@@ -217,7 +217,7 @@ def test_the_pooled_rows_and_the_vectors_are_those_of_the_model(model: SentenceT
     assert vectors.pooled is not None
     assert vectors.as_queries is not None
     every_text = [text for texts in TEXTS.values() for text in texts]
-    torch.testing.assert_close(vectors.pooled, pooled_rows(normalizing, every_text, prompts))
+    torch.testing.assert_close(vectors.pooled, pooled_rows(normalizing, every_text))
     for code, texts in TEXTS.items():
         as_documents = torch.from_numpy(normalizing.encode_document(texts))
         as_queries = torch.from_numpy(normalizing.encode_query(texts))
