@@ -38,6 +38,7 @@ from st_xlret.options import check_options
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from st_xlret.calibration.comparison import Comparison
     from st_xlret.calibration.embedding import RoleEncoder
 
 _CHECKED_TEXTS = 300  # of each language, whose labels are checked
@@ -105,12 +106,18 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     )
     data = {"texts": texts.documents, "questions": options.queries, "pairs": options.pairs}
     set_card_data(calibrated, base_model=texts.model, data=data)
+    _write_model(calibrated, comparison, options)
+    print_result(comparison, list(sample), options, texts)
+    _print_usage_of_model(calibrated, options.output)
+
+
+def _write_model(
+    calibrated: SentenceTransformer, comparison: Comparison | None, options: Arguments
+) -> None:
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         write_files(calibrated, folder)
         if comparison is not None:
             comparison.write(folder)
-    print_result(comparison, list(sample), options, texts)
-    _print_usage_of_model(calibrated, options.output)
 
 
 def _print_missing_prompts(encoder: RoleEncoder) -> None:

@@ -78,6 +78,25 @@ def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
     )
 
 
+def _status_and_page(
+    pools: Sequence[SearchPool], host: str, asked_host: str, path: str
+) -> tuple[HTTPStatus, str]:
+    """What to answer to a request for a path.
+
+    Another host name than that of the page is refused: so no page on the web can read answers
+    through the browser.
+    """
+    if asked_host not in ("localhost", host) and not _ADDRESS.fullmatch(asked_host):
+        return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
+    address = urlsplit(path)
+    if address.path != "/":
+        return HTTPStatus.NOT_FOUND, "there is no such page"
+    query = parse_qs(address.query).get("q", [""])[0].strip()
+    if len(query) > _LONGEST_QUERY:
+        return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
+    return HTTPStatus.OK, _page_html(pools, query)
+
+
 def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
     """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
@@ -87,7 +106,9 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
 
         def do_GET(self) -> None:
             try:
-                status, text = self._status_and_page()
+                asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+                with one_at_a_time:
+                    status, text = _status_and_page(pools, host, asked_host, self.path)
             except (ValueError, OSError) as error:
                 status = HTTPStatus.BAD_REQUEST
                 text = escape(str(error))
@@ -100,24 +121,6 @@ def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer
             )
             self.end_headers()
             self.wfile.write(content)
-
-        def _status_and_page(self) -> tuple[HTTPStatus, str]:
-            """What to answer; the model is used by one request at a time.
-
-            Another host name is refused: so no page on the web can read answers through the
-            browser.
-            """
-            asked_host = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
-            if asked_host not in ("localhost", host) and not _ADDRESS.fullmatch(asked_host):
-                return HTTPStatus.FORBIDDEN, "this page does not answer for another host"
-            address = urlsplit(self.path)
-            if address.path != "/":
-                return HTTPStatus.NOT_FOUND, "there is no such page"
-            query = parse_qs(address.query).get("q", [""])[0].strip()
-            if len(query) > _LONGEST_QUERY:
-                return HTTPStatus.BAD_REQUEST, f"a query has at most {_LONGEST_QUERY} characters"
-            with one_at_a_time:
-                return HTTPStatus.OK, _page_html(pools, query)
 
         def log_message(self, format: str, *args: Any) -> None:
             """Log nothing: queries are nobody's business."""

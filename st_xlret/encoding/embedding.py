@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import quantize_embeddings
 from tqdm.auto import tqdm
@@ -163,8 +164,10 @@ def _encode_in_batches(
                 vectors = part.new_empty(len(texts), part.shape[1])
             vectors[torch.tensor(rows, device=part.device)] = part
             bar.update(sum(lengths[row] for row in rows))
-    if convert_to_tensor:
-        return vectors
+    return vectors if convert_to_tensor else _as_numpy(vectors)
+
+
+def _as_numpy(vectors: torch.Tensor) -> NDArray[Any]:
     if vectors.dtype == torch.bfloat16:  # NumPy has none
         vectors = vectors.float()
     return vectors.numpy()
