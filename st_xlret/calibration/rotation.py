@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from st_xlret.calibration.adversarial import adversarial_rotations
-from st_xlret.calibration.steps import Array, Maps
+from st_xlret.calibration.rows import Array
+from st_xlret.calibration.steps import Maps
 from st_xlret.search import unit_rows
 
 MAX_TEXTS = 5000

@@ -83,7 +83,7 @@ class _Judged:
 
     Attributes:
         recalls: Strength, among them 0 -> what the first half of them finds, which chooses, and
-            what the second half does, which reports.
+            what the second half does, which measures.
         used: The strength that is used.
     """
 
@@ -172,7 +172,7 @@ def _write_map(
     options: Arguments,
     **more: Any,
 ) -> None:
-    """Write the map, and its report with entries `more`, into the folder of the output."""
+    """Write the map, and its figures with entries `more`, into the folder of the output."""
     from st_xlret.calibration.comparison import LANGUAGE_BIAS
 
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:

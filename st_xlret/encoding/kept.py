@@ -24,8 +24,8 @@ _DIGEST = 32  # bytes at the end of a shard
 class KeptVectors:
     """Vectors of texts in float16 files of a folder, one a shard.
 
-    They are embedded once, and read back shard by shard. A file ends with the hash of its content:
-    one that is damaged is made again.
+    They are embedded once, by `write`, before which there are no rows, and read back shard by
+    shard. A file ends with the hash of its content: one that is damaged is made again.
 
     Args:
         folder: Folder of the shards of one corpus, model and set of options.

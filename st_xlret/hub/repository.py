@@ -61,6 +61,7 @@ class Repository:
     revision: str | None = None
     create_pr: bool = False
     overwrite: bool = False
+    _hub: HfApi = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._hub = HfApi(token=self.token)

@@ -21,10 +21,11 @@ from typing_extensions import Self
 from st_xlret.languages import LanguageIdentifier, check_languages, unread_label_field
 from st_xlret.stores.batches import Matrix, vector_matrix
 from st_xlret.stores.descriptions import Metric
+from st_xlret.stores.examined import ExaminedRows, examine_rows
 from st_xlret.stores.fields import Fields
 from st_xlret.stores.left_out import LeftOut, counts_in_words
 from st_xlret.stores.reruns import RerunCounts
-from st_xlret.stores.sampling import Draw, ExaminedRows, StoredSample, examine_rows
+from st_xlret.stores.sampling import Draw, StoredSample
 
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 
