@@ -97,6 +97,7 @@ def write_json(path: PathLike, obj: Any, *, ours: str | None = None) -> Path:
 
 
 def _json_value(value: Any) -> Any:
+    """What JSON holds in the place of a value that it does not know."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):

@@ -71,6 +71,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
 
 
 def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
+    """Calibrate an encoder on a sample of texts, write the model, and print what it does."""
     from st_xlret.calibration.model import calibrate_sample
     from st_xlret.calibration.sampling import sample_queries_to_fit
     from st_xlret.hub.card import set_card_data

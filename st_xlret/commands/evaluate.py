@@ -123,6 +123,7 @@ def main(arguments: Sequence[str] | None = None, *, prog: str = "st-xlret evalua
 
 
 def _compare(options: Arguments) -> None:
+    """Print and write one table of the results of earlier runs."""
     others = [name for name in given_options(options) if name not in ("compare", "output")]
     check_options(options, unread=others, where="with --compare")
     from st_xlret.evaluation.results import write_comparison
@@ -131,6 +132,7 @@ def _compare(options: Arguments) -> None:
 
 
 def _evaluate_model(options: Arguments) -> None:
+    """Measure a model, print its tables, and write these and the scores."""
     from st_xlret.evaluation import evaluator_class, result_text
 
     kind = evaluator_class(options.benchmark)

@@ -96,6 +96,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
 
 def _batches_of_texts(options: Arguments, bad_lines: BadLines) -> Iterator[list[_Text]]:
+    """The texts to embed, so many at once as a stopped run may lose."""
     texts = _texts_of_documents(options, bad_lines)
     while True:
         batch = list(islice(texts, TEXTS_AT_ONCE))

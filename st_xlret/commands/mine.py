@@ -100,6 +100,7 @@ def _mine(
     options: Arguments,
     work: WorkFolder,
 ) -> MinedPairs:
+    """Embed both sides, and mine their pairs."""
     from st_xlret.search import mine_pairs
 
     return mine_pairs(

@@ -221,6 +221,7 @@ def _route_name(code: str) -> str:
 
 
 def _dense_layer(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:
+    """The map of a language, or the one for all, as a `Dense`; its bias is for rows of a length."""
     weight, bias = calibration.map_of(language)
     rows, columns = weight.shape
     return Dense(

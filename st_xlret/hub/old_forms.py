@@ -80,6 +80,7 @@ def _rewrite_module(module_type: str, folder: Path) -> None:
 
 
 def _rewrite_transformer(folder: Path) -> None:
+    """Rewrite the settings of a Transformer, whose limit of tokens is its tokenizer's."""
     # The limit of tokens stands in the tokenizer's settings; lower case is in `tokenizer.json`.
     tokenizer = _rewrite_json(folder / "tokenizer_config.json", _old_tokenizer_config) or {}
     limit = tokenizer.get("model_max_length")
@@ -135,6 +136,7 @@ def _with_old_rotary_settings(config: Config) -> Config:
 
 
 def _old_tokenizer_config(config: Config) -> Config:
+    """The settings of a tokenizer as transformers 4 reads them."""
     import transformers
 
     name = config.get("tokenizer_class") or ""
@@ -153,6 +155,7 @@ def _old_tokenizer_config(config: Config) -> Config:
 
 
 def _old_pooling_config(config: Config) -> Config:
+    """The settings of a pooling with a flag for each mode; those that flags cannot say stay."""
     modes = config["pooling_mode"]
     if isinstance(modes, str):
         modes = [modes]

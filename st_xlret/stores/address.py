@@ -67,6 +67,7 @@ def _login_in(rest: str) -> str:
 
 
 def _shown_options(options: Mapping[str, str], known: Collection[str]) -> str:
+    """The known options of an address as they are written, without its key."""
     shown = []
     for name, value in options.items():
         if name in known and name != "api_key":

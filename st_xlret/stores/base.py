@@ -160,6 +160,7 @@ class Store(AbstractContextManager["Store"]):
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
+        """Made when a text first needs it, which is when a warning tells of unread labels."""
         field = unread_label_field(self.first_rows())
         if field and self.fields.language is None:
             warnings.warn(

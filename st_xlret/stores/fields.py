@@ -67,6 +67,7 @@ def payload_value(payload: Any, paths: Iterable[str]) -> str | None:
 
 
 def _value_in(payload: Any, name: str) -> Any:
+    """The value that a payload has under a name, in any case; None without one."""
     if not isinstance(payload, dict):
         return None
     if name in payload:
