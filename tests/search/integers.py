@@ -9,8 +9,13 @@ from st_xlret.search import exact
 def naive_top_k(queries: np.ndarray, corpus: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Scores and rows, in double precision and by a stable sort."""
     scores = queries.astype(np.float64) @ corpus.astype(np.float64).T
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(scores, order, axis=1), order
+    nearest = best_first(scores)[:, :k]
+    return np.take_along_axis(scores, nearest, axis=1), nearest
+
+
+def best_first(scores: np.ndarray) -> np.ndarray:
+    """The columns of each row, of equal scores the lower one first."""
+    return np.argsort(-scores, axis=1, kind="stable")
 
 
 def small_integers(rows: int, dimension: int, seed: int) -> np.ndarray:
