@@ -45,7 +45,7 @@ class Blocks(Rows):
         check_range(2, block_size=self.block_size)
 
     def sampler_of_documents(self) -> Callable[..., DefaultBatchSampler]:
-        """Rows without documents are blocks already."""
+        """What draws blocks; rows that name no documents are blocks already."""
         return BlockBatchSampler
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasets import Dataset
 
-from st_xlret.batches.languages import languages_of_rows
+from st_xlret.batches.languages import check_languages_of_rows
 from st_xlret.columns import Declared, check_complete
 
 
@@ -37,7 +37,7 @@ def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRow
     Raises:
         ValueError: The rows of a document are in no order, or a value is missing.
     """
-    languages_of_rows(dataset)
+    check_languages_of_rows(dataset)
     described = [name for name in ("document", "position") if name in dataset.column_names]
     check_complete(dataset, described)
     table: pa.Table = dataset.with_format("arrow")[:]  # mapped, not read

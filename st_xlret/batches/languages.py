@@ -30,8 +30,11 @@ def _language_or_unknown(value: object, column: str, row: int) -> str:
     return check_language(value, where=f"column {column!r}, row {row}")
 
 
-def languages_of_rows(dataset: Dataset) -> set[str]:
-    """The languages of all rows; a ValueError names the column and the row of what is no code."""
+def check_languages_of_rows(dataset: Dataset) -> set[str]:
+    """Check that all rows name languages, and return these.
+
+    A `ValueError` names the column and the row of what is no code.
+    """
     languages = set()
     for column in Declared(dataset.column_names).of("language"):
         table = dataset.with_format("arrow", columns=[column])[:]

@@ -16,7 +16,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from sentence_transformers.util.distributed import get_world_size
 
 from st_xlret.batches.documents import find_documents
-from st_xlret.batches.languages import languages_of_rows
+from st_xlret.batches.languages import check_languages_of_rows
 from st_xlret.columns import Declared
 from st_xlret.data.rows import rows_by_value
 from st_xlret.ranges import check_positive, check_range
@@ -173,13 +173,13 @@ class LanguageBatchSampler(DefaultBatchSampler):
         return np.where(leaves, others, languages)
 
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
-        """The rows to sample from, by language; the draw depends on the order of both."""
-        languages_of_rows(dataset)
+        """What is drawn, by language; the draw depends on the order of both. Called once."""
+        check_languages_of_rows(dataset)
         names = Declared(dataset.column_names).of("language")
         return [group.rows for group in rows_by_value(dataset, names)]
 
     def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
-        """The batches of the processes, made of the rows that were drawn."""
+        """The batches of the processes, made of what was drawn of `rows_by_language`."""
         batches: list[list[int]] = rows.reshape(self.ranks, -1).tolist()
         return batches
 
@@ -233,7 +233,7 @@ class Windows(Rows):
         check_range(1, window_size=self.window_size)
 
     def sampler_of_documents(self) -> Callable[..., DefaultBatchSampler]:
-        """Rows without documents are windows already."""
+        """What draws windows; rows that name no documents are windows already."""
         return WindowBatchSampler
 
 
@@ -246,12 +246,14 @@ class WindowBatchSampler(LanguageBatchSampler):
     options: Windows
     rows_of_draw = 2
 
-    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
-        """The sentences that have a context, by language.
-
-        Their documents are kept for drawing it.
-        """
+    def __init__(
+        self, dataset: Dataset, batch_size: int, options: Windows, *, seed: int = 0
+    ) -> None:
         self.documents = find_documents(dataset)
+        super().__init__(dataset, batch_size, options, seed=seed)
+
+    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
+        """The sentences that have a context, by language: their places in `documents.rows`."""
         lengths = self.documents.lengths
         language_or_none = np.where(lengths > 1, self.documents.languages, -1)
         language = np.repeat(language_or_none, lengths)

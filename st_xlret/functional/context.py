@@ -149,6 +149,7 @@ class _LogSumExpOfKeys(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, keys: Tensor, ids: Ids, key_ids: Ids) -> Tensor:
+        """The logsumexps (B,) of `z` (B, d), which has the temperature in it, and `keys` (Q, d)."""
         result = z.new_full((len(z),), LOWEST)
         mean_key = torch.zeros_like(z)
         size = rows_at_once(len(z))

@@ -63,6 +63,10 @@ class _CrossEntropy(torch.autograd.Function):
         kind: torch.dtype,
         learns: bool,
     ) -> Tensor:
+        """The mean for `hidden` (M, h), `weight` (V, h) and `labels` (M,).
+
+        Products are of the type `kind`. Without `learns` no gradients are made.
+        """
         wide = at_least_float32(hidden.new_zeros(())).dtype
 
         def gradient_of(x: Tensor | None, place: int) -> Tensor | None:
@@ -100,6 +104,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, factor: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of the forward pass times `factor`, which is that of the mean."""
         scaled: list[Tensor | None] = []
         for gradient in ctx.saved_tensors:
             if gradient is not None and factor != 1:

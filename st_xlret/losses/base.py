@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from st_xlret.batches import BatchFactory, Rows
 from st_xlret.batches.collator import COLUMN_NAMES
-from st_xlret.batches.languages import languages_of_rows
+from st_xlret.batches.languages import check_languages_of_rows
 from st_xlret.columns import (
     TAGS,
     ColumnError,
@@ -133,7 +133,7 @@ class CrossLingualLoss(nn.Module):
             dataset = rename(dataset, columns)
         selected = dataset.select_columns(self.columns_to_read(dataset))
         check_complete(selected, selected.column_names)
-        languages = languages_of_rows(selected)
+        languages = check_languages_of_rows(selected)
         left_out = [name for name in dataset.column_names if name not in selected.column_names]
         self._log_selection(selected, languages, left_out)
         return selected
@@ -289,7 +289,7 @@ class CrossLingualLoss(nn.Module):
         """Trainable parameters that belong to the loss and not to the encoder."""
         owned = []
         for name, parameter in self.named_parameters():
-            if is_owned(name) and parameter.requires_grad:
+            if _is_owned(name) and parameter.requires_grad:
                 owned.append(parameter)
         return owned
 
@@ -297,7 +297,7 @@ class CrossLingualLoss(nn.Module):
         """Parameters and buffers that belong to the loss and not to the encoder, not copied."""
         state = self.state_dict()
         for name in list(state):
-            if not is_owned(name):
+            if not _is_owned(name):
                 del state[name]
         return state
 
@@ -305,7 +305,7 @@ class CrossLingualLoss(nn.Module):
         """Restore what `owned_state` returned; a RuntimeError names missing or further parts."""
         whole = dict(state)
         for name, tensor in self.state_dict().items():
-            if not is_owned(name):
+            if not _is_owned(name):
                 whole[name] = tensor
         self.load_state_dict(whole)
 
@@ -357,7 +357,7 @@ def _check_language_ids(labels: Tensor) -> None:
         id_to_language(label)
 
 
-def is_owned(name: str) -> bool:
+def _is_owned(name: str) -> bool:
     """Whether a parameter of a loss is not of the encoder, which is `model`.
 
     A loss may have another one inside, whose encoder is `mlm.model`.

@@ -77,12 +77,12 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
         vectors, tags = self.gather_rows([source, target], tags)
         group = None
         if "text_id" in tags:
-            group = translation_groups(tags["text_id"])
+            group = _translation_groups(tags["text_id"])
         loss = self.equation(*vectors, temperature=self.temperature, text=group)
         return self.weight * loss
 
 
-def translation_groups(text: Tensor) -> Tensor:
+def _translation_groups(text: Tensor) -> Tensor:
     """The group of each row of pairs, (2N,): those connected by shared texts have one number.
 
     `text` is the text of each row (2N,), first of the sources and then of the targets.

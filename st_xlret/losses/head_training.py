@@ -54,21 +54,21 @@ class HeadTraining:
         training = model.training
         steps = int(self.loss.steps)
         model.eval()
-        losses = [self.held_out_loss()]
+        losses = [self._held_out_loss()]
         numbers = range(1, max_steps + 1)
         progress = tqdm(numbers, "head for masked words", disable=not show_progress_bar)
         for number in progress:
-            self.step(number)
+            self._step(number)
             if number % evaluate_every == 0:
-                losses.append(self.held_out_loss())
+                losses.append(self._held_out_loss())
                 progress.set_postfix_str(f"held-out loss {losses[-1]:.3f}")
-                if is_flat(losses):
+                if _is_flat(losses):
                     break
         self.loss.steps.fill_(steps)
         model.train(training)
         return losses
 
-    def step(self, number: int) -> None:
+    def _step(self, number: int) -> None:
         """One step on the texts whose turn it is."""
         # Other words of a text are hidden in each pass over the texts.
         self.loss.steps.fill_(number)
@@ -79,7 +79,7 @@ class HeadTraining:
         torch.clear_autocast_cache()  # which has the weights of before the step
 
     @torch.no_grad()
-    def held_out_loss(self) -> float:
+    def _held_out_loss(self) -> float:
         """The mean loss of the texts that are held out."""
         total = 0.0
         for start in range(0, len(self.held_out), self.batch_size):
@@ -95,6 +95,6 @@ class HeadTraining:
         return loss
 
 
-def is_flat(losses: Sequence[float]) -> bool:
+def _is_flat(losses: Sequence[float]) -> bool:
     """Whether three evaluations made the loss fall by less than 1 %."""
     return len(losses) > 3 and losses[-1] > 0.99 * losses[-4]

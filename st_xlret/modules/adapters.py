@@ -105,6 +105,13 @@ def _check_same_vectors(
             )
 
 
+def delete_adapters(model_folder: Path) -> None:
+    """Delete the adapters of the modules which are saved in a folder."""
+    paths = [path.relative_to(model_folder) for path in model_folder.rglob("adapter_*")]
+    for path in adapter_files(paths, model_folder):
+        (model_folder / path).unlink()
+
+
 def adapter_files(paths: Iterable[PurePath], model_folder: Path) -> list[PurePath]:
     """Those of the paths that are adapters of the modules which are saved in a folder.
 

@@ -59,6 +59,7 @@ def train_tokenizer(
 
 
 def _untrained_tokenizer() -> Tokenizer:
+    """How texts are normalised and cut: in lower case, punctuation and digits alone."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(r"\s+"), " ")]

@@ -1,5 +1,7 @@
 """Arguments of the host that batches and schedules of this package do not obey: refused by name."""
 
+from typing import Any
+
 from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
 from transformers.trainer_pt_utils import AcceleratorConfig
 
@@ -32,6 +34,16 @@ def check_host_arguments(
         raise ValueError(
             f"train_sampling_strategy {args.train_sampling_strategy}: rows come as a loss draws "
             "them; give it batches=LengthGroupedBatches(tokenizer), or a batch_sampler"
+        )
+
+
+def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> None:
+    """Refuse an optimizer or a schedule that is given, where the Trainer has to make it."""
+    optimizer, schedule = optimizers or (None, None)
+    if (args.lora_rank and optimizer) or (args.lr_drops and schedule):
+        raise ValueError(
+            "lora_rank needs the optimizer, and lr_drops the schedule, "
+            "that the Trainer makes itself"
         )
 
 

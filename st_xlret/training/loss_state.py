@@ -61,6 +61,7 @@ class LossStateCallback(TrainerCallback):
         self.resume_from = resume_from
         self.options = options
         self.keep = keep
+        # Both are set by `EncoderPreparation.remember_start`, and the second one by scripts, too.
         self.start: str | None = None
         """The fingerprint of the weights that the run began with."""
         self.keeps_start = False

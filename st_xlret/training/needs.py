@@ -16,7 +16,6 @@ from st_xlret.columns import (
     text_columns,
 )
 from st_xlret.losses.base import package_loss
-from st_xlret.training.arguments import CrossLingualTrainingArguments
 from st_xlret.training.loss_state import Losses, LossStateCallback, losses_by_name
 
 LossOrMaker: TypeAlias = nn.Module | Callable[[SentenceTransformer], nn.Module]
@@ -79,16 +78,6 @@ def select_loss_columns(datasets: Any, loss: nn.Module | Mapping[str, nn.Module]
         # A copy, for the host changes the format of what it is given.
         return datasets.select_columns(datasets.column_names)
     return datasets
-
-
-def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> None:
-    """Refuse an optimizer or a schedule that is given, where the Trainer has to make it."""
-    optimizer, schedule = optimizers or (None, None)
-    if (args.lora_rank and optimizer) or (args.lr_drops and schedule):
-        raise ValueError(
-            "lora_rank needs the optimizer, and lr_drops the schedule, "
-            "that the Trainer makes itself"
-        )
 
 
 def has_own_loss(losses: Losses | None) -> bool:

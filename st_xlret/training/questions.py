@@ -137,6 +137,7 @@ class QuestionOptions(AnswerOptions):
         negatives: int = 0,
         counts: Counts | None = None,
     ) -> Dataset:
+        """The questions of the files, with so many negatives each; `counts` gets what was found."""
         return load_retrieval(
             self.retrieval,
             negatives=negatives,

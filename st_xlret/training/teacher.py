@@ -179,6 +179,8 @@ def _write_vectors(
     texts: list[str],
     precision: str,
 ) -> None:
+    """Embed the texts of a role into `kept`, but for what an earlier run has written."""
+
     def vectors_of(rows: slice) -> np.ndarray:
         return encode(teacher, texts[rows], role=role, precision=precision)
 

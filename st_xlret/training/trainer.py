@@ -31,18 +31,17 @@ from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
-from st_xlret.modules.adapters import adapter_files, has_adapters
+from st_xlret.modules.adapters import adapter_files, delete_adapters, has_adapters
 from st_xlret.modules.encoders import has_route_of_each_role
 from st_xlret.precision import padding_options
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
-from st_xlret.training.host_arguments import check_host_arguments
+from st_xlret.training.host_arguments import check_host_arguments, check_optimizers
 from st_xlret.training.loss_state import LossStateCallback
 from st_xlret.training.needs import (
     DataSets,
     LossOrMaker,
     build_losses,
     check_names,
-    check_optimizers,
     columns_by_data_set,
     has_own_loss,
     select_loss_columns,
@@ -218,7 +217,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         if self.is_world_process_zero() and not has_adapters(self.model):
             hub = HfApi(token=kwargs.get("token") or self.args.hub_token)
             folder = Path(str(self.args.output_dir))
-            delete_adapters(hub, str(self.hub_model_id), kwargs.get("revision"), folder)
+            delete_adapters_on_hub(hub, str(self.hub_model_id), kwargs.get("revision"), folder)
         return result
 
     # Batches
@@ -465,10 +464,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._check_weights()
         super().save_model(output_dir, *args, **kwargs)
         if self.args.should_save and not has_adapters(self.model):
-            folder = Path(output_dir or str(self.args.output_dir))
-            paths = [path.relative_to(folder) for path in folder.rglob("adapter_*")]
-            for path in adapter_files(paths, folder):
-                (folder / path).unlink()
+            delete_adapters(Path(output_dir or str(self.args.output_dir)))
 
     def _check_weights(self) -> None:
         check_finite(self.model)
@@ -507,7 +503,7 @@ def _adapt_arguments(
         freeze_unused(encoder)
 
 
-def delete_adapters(hub: HfApi, name: str, revision: str | None, pushed: Path) -> None:
+def delete_adapters_on_hub(hub: HfApi, name: str, revision: str | None, pushed: Path) -> None:
     """Delete the adapters in a repository that are of the modules of the folder pushed there."""
     paths = map(PurePosixPath, hub.list_repo_files(name, revision=revision))
     files = list(map(str, adapter_files(paths, pushed)))

@@ -22,7 +22,7 @@ from st_xlret.losses import (
 from st_xlret.modules import with_two_encoders
 from st_xlret.training import CrossLingualTrainer
 from st_xlret.training.trainable import add_lora, freeze_word_embeddings
-from st_xlret.training.trainer import delete_adapters
+from st_xlret.training.trainer import delete_adapters_on_hub
 from tests import tiny
 from tests.training.runs import Recorder, arguments, changed, questions, state_of, trainer_of
 
@@ -140,7 +140,7 @@ def test_of_a_merged_model_no_adapters_stay_in_the_repository(tmp_path: Path) ->
 
     hub: Any = Hub()
     with_two_encoders(tiny.transformer()).save(str(tmp_path))
-    delete_adapters(hub, "alice/model", None, tmp_path)
+    delete_adapters_on_hub(hub, "alice/model", None, tmp_path)
     expected = ["adapter_config.json", ADAPTERS, "query_0_Transformer/" + ADAPTERS]
     assert hub.deleted == expected
 
