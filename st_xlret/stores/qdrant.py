@@ -306,13 +306,16 @@ class _NewCollection(_Target):
 
     def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
         """Whether the payload of records has what their copies do not have, (n,)."""
-        copies = self.client.retrieve(self.into, [record.id for record in records])
-        payload_of = {copy.id: copy.payload or {} for copy in copies}
         changed = []
-        for record in records:
-            there = payload_of.get(record.id, {})
+        for record, there in zip(records, self._payloads_there(records), strict=True):
             changed.append({**there, **(record.payload or {})} != there)
         return np.array(changed, bool)
+
+    def _payloads_there(self, records: Sequence[Any]) -> list[dict[str, Any]]:
+        """The payloads of the copies, empty for none."""
+        copies = self.client.retrieve(self.into, [record.id for record in records])
+        payload_of = {copy.id: copy.payload or {} for copy in copies}
+        return [payload_of.get(record.id, {}) for record in records]
 
     def remove(self, ids: list[Any]) -> None:
         """Remove nothing: a copy loses no point. Those that should go are counted at the end."""
@@ -326,11 +329,10 @@ class _NewCollection(_Target):
 
         What others have added to the payload of a copy stays.
         """
-        present = self.client.retrieve(self.into, [record.id for record in records])
-        payload_there = {copy.id: copy.payload or {} for copy in present}
+        payloads = self._payloads_there(records)
         points = []
-        for record, vector in zip(records, vectors, strict=True):
-            payload = {**payload_there.get(record.id, {}), **(record.payload or {})}
+        for record, vector, there in zip(records, vectors, payloads, strict=True):
+            payload = {**there, **(record.payload or {})}
             copied: list[float] | dict[str, Any] = vector
             if isinstance(record.vector, dict):  # with sparse ones
                 copied = {**record.vector, "": vector}

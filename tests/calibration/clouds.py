@@ -18,10 +18,10 @@ def clouds(
     topics = generator.normal(size=(texts, dimension))
     by_language = {}
     for code in CODES:
-        spread = topics * generator.uniform(0.5, 2, dimension)
-        moved = offset * generator.normal(size=dimension)
-        noise = 0.3 * generator.normal(size=(texts, dimension))
-        by_language[code] = spread + moved + noise + 1
+        spread = generator.uniform(0.5, 2, dimension)
+        moved = generator.normal(size=dimension)
+        noise = generator.normal(size=(texts, dimension))
+        by_language[code] = topics * spread + offset * moved + 0.3 * noise + 1
     return by_language
 
 
@@ -35,9 +35,11 @@ def weight_and_bias(
     """W (d, d) and b (d,) of one map `y = W x + b`, in float64."""
     basis = calibration.basis
     origin = np.zeros((1, basis.shape[1]))
-    of_unit_vectors = calibration.added_coordinates(basis, role, number) @ basis.T
-    bias = calibration.added_coordinates(origin, role, number)[0] @ basis.T
-    return np.eye(calibration.dimension) + (of_unit_vectors - bias).T, bias
+    added_to_unit_vectors = calibration.added_coordinates(basis, role, number) @ basis.T
+    added_to_origin = calibration.added_coordinates(origin, role, number) @ basis.T
+    bias = added_to_origin[0]
+    added = added_to_unit_vectors - bias
+    return np.eye(len(basis)) + added.T, bias
 
 
 def apply(calibration: VectorCalibration, rows: NDArray, role: Any, code: str = "") -> NDArray:

@@ -15,8 +15,10 @@ from tests.calibration.clouds import CODES, clouds
 
 ROWS = 160
 LANGUAGES = np.tile(CODES, 40)
-DOCUMENTS = np.stack(list(clouds(texts=40).values()), axis=1).reshape(ROWS, 12)
-QUERIES = DOCUMENTS + 1.5 * np.random.default_rng(1).normal(size=DOCUMENTS.shape)
+CLOUDS = list(clouds(texts=40).values())
+DOCUMENTS = np.stack(CLOUDS, axis=1).reshape(ROWS, 12)
+NOISE = np.random.default_rng(1).normal(size=(ROWS, 12))
+QUERIES = DOCUMENTS + 1.5 * NOISE
 
 
 def answers_of(query: int) -> NDArray:
@@ -57,14 +59,34 @@ def naive_recall(calibration: VectorCalibration, queries: list[int]) -> NDArray:
     by_language: dict[str, list[list[float]]] = {}
     for query in queries:
         answers = answers_of(query)
-        is_found = np.isin(answers, nearest[query])
+        found = nearest[query]
+        is_found = np.isin(answers, found)
         is_own = LANGUAGES[answers] == LANGUAGES[query]
-        shares = [is_found.mean(), is_found[is_own].mean(), is_found[~is_own].mean()]
-        places = np.flatnonzero(np.isin(nearest[query], answers))
-        shares.append(1 / (1 + places[0]) if len(places) else 0.0)
-        by_language.setdefault(LANGUAGES[query], []).append(shares)
+        own = is_found[is_own].mean()
+        others = is_found[~is_own].mean()
+        places = np.flatnonzero(np.isin(found, answers))
+        reciprocal_rank = 0.0
+        if len(places):
+            reciprocal_rank = 1 / (1 + places[0])
+        figures = by_language.setdefault(LANGUAGES[query], [])
+        figures.append([is_found.mean(), own, others, reciprocal_rank])
     means = [np.mean(part, axis=0) for part in by_language.values()]
     return np.mean(means, axis=0)
+
+
+def naive_halves() -> tuple[list[int], list[int]]:
+    """The judged queries, those with the same answers in one half, and as many of each language."""
+    halves: tuple[list[int], list[int]] = ([], [])
+    sizes = np.zeros((2, 4))
+    for start in range(0, ROWS, 4):  # translations, which have the same answers
+        judged = [query for query in range(start, start + 4) if has_answers(query)]
+        places = [query % 4 for query in judged]
+        first, second = sizes[:, places].sum(axis=1)
+        half = int(second < first)
+        halves[half].extend(judged)
+        sizes[half, places] += 1
+    assert np.ptp(sizes, axis=0).max() <= 1
+    return halves
 
 
 @pytest.mark.parametrize("queries_only", [False, True])
@@ -75,29 +97,25 @@ def test_recall_is_that_of_a_search_of_everything_at_once(
     fitted = fit(steps=steps, queries_only=queries_only)
     maps = {strength: fitted.at(strength) for strength in (0.0, 0.6, 1.0)}
     recall = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
-    halves: tuple[list[int], list[int]] = ([], [])
-    sizes = np.zeros((2, 4))
-    for start in range(0, ROWS, 4):  # translations, which have the same answers
-        judged = [query for query in range(start, start + 4) if has_answers(query)]
-        places = [query % 4 for query in judged]
-        half = int(sizes[1, places].sum() < sizes[0, places].sum())
-        halves[half].extend(judged)
-        sizes[half, places] += 1
-    assert np.ptp(sizes, axis=0).max() <= 1
+    halves = naive_halves()
     for strength, calibration in maps.items():
-        first, second = recall[strength]
-        np.testing.assert_allclose(first[:4], naive_recall(calibration, halves[0]))
-        np.testing.assert_allclose(second[:4], naive_recall(calibration, halves[1]))
-    assert recall[1.0][0].other_languages > recall[0.0][0].other_languages
+        for half, queries in zip(recall[strength], halves, strict=True):
+            expected = naive_recall(calibration, queries)
+            np.testing.assert_allclose(half[:4], expected)
+    before = recall[0.0].first
+    after = recall[1.0].first
+    assert after.other_languages > before.other_languages
 
 
 def test_a_region_makes_no_other_language(qrels: Path) -> None:
     maps = {1.0: fit()}
     regional = []
     for names, vectors, codes in batches(QUERIES):
-        regional.append(NamedRows(names, vectors, [f"{code}-001" for code in codes]))
+        regions = [f"{code}-001" for code in codes]
+        regional.append(NamedRows(names, vectors, regions))
     expected = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
-    assert judged_recall(batches(DOCUMENTS), regional, str(qrels), maps) == expected
+    found = judged_recall(batches(DOCUMENTS), regional, str(qrels), maps)
+    assert found == expected
 
 
 def test_the_interval_of_a_gain_is_that_of_the_same_queries() -> None:
@@ -105,7 +123,9 @@ def test_the_interval_of_a_gain_is_that_of_the_same_queries() -> None:
     after = Recall(0.75, 0.5, 1.0, 0.5, (0.25, 0.25, 0.25, 0.0))
     # The gains are 0, 0, 1 and 0, a quarter of each: their standard deviation is 0.433 / 4.
     margin = 1.96 * 2 * 0.433 / 4
-    np.testing.assert_allclose(after.gain_over(before), (0.25 - margin, 0.25 + margin), rtol=1e-3)
+    lowest, highest = after.gain_over(before)
+    assert lowest == pytest.approx(0.25 - margin, rel=1e-3)
+    assert highest == pytest.approx(0.25 + margin, rel=1e-3)
     assert after.gain_over(after) == (0, 0)
 
 
@@ -159,7 +179,8 @@ def test_queries_are_halved_within_their_languages_in_any_order(qrels: Path) -> 
     maps = {1.0: fit()}
     alternating = judged_recall(batches(DOCUMENTS), batches(QUERIES), str(qrels), maps)
     rows = np.argsort(LANGUAGES, kind="stable")
-    by_language = NamedRows(rows.astype(str).tolist(), QUERIES[rows], LANGUAGES[rows].tolist())
+    names = [str(row) for row in rows]
+    by_language = NamedRows(names, QUERIES[rows], LANGUAGES[rows].tolist())
     sorted_ones = judged_recall(batches(DOCUMENTS), [by_language], str(qrels), maps)
     for half, other in zip(alternating[1.0], sorted_ones[1.0], strict=True):
         np.testing.assert_allclose(half[:4], other[:4])
