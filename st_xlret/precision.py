@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Precision = Literal["auto", "fp32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("auto", "fp32", "bf16")
 
-_PADDED_TO = 16  # tokens, of batches in bfloat16 on a CPU
-
 
 def computes_in_bf16(device: str | torch.device) -> bool:
     """Whether a device is faster in bfloat16 than in float32.
@@ -92,29 +90,3 @@ def number_format(model: Any) -> torch.dtype | None:
         if weights.is_floating_point():
             return weights.dtype
     return None
-
-
-def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
-    """Options of `model.preprocess` that pad batches to multiples of 16 tokens.
-
-    They are for bfloat16 on a CPU: there oneDNN compiles its kernels for each length of a batch, in
-    tenths of a second. Models without a Transformer of texts have none, nor those that are cut,
-    also to `cuts`, to other lengths than multiples of 16.
-    """
-    from sentence_transformers.base.modules import Transformer
-
-    module = model[0] if len(model) else None
-    tokenizer = getattr(module, "tokenizer", None)
-    if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
-        return {}
-    if model.max_seq_length is None:
-        return {}
-    processing = getattr(module, "processing_kwargs", None) or {}
-    text_options = processing.get("text") or {}
-    limits = [model.max_seq_length, *cuts, text_options.get("max_length")]
-    for role in ("query", "document"):
-        limits.append(getattr(module, f"{role}_length", None))
-    for limit in limits:
-        if limit is not None and limit % _PADDED_TO:
-            return {}
-    return {"processing_kwargs": {"text": {"pad_to_multiple_of": _PADDED_TO}}}

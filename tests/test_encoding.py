@@ -13,8 +13,9 @@ from tokenizers import normalizers
 
 from st_xlret import encode, encoding, export
 from st_xlret.encoding import KeptVectors, cut_at_layer, role_prompt
+from st_xlret.encoding.batches import padding_options
 from st_xlret.modules import CalibrationLayer, transformer_encoder, with_two_encoders
-from st_xlret.precision import autocast, computes_in_bf16, padding_options, resolve_precision
+from st_xlret.precision import autocast, computes_in_bf16, resolve_precision
 from tests.tiny import sentence, static, tokenizer, transformer
 
 METHODS = {None: "encode", "query": "encode_query", "document": "encode_document"}

@@ -1,14 +1,18 @@
-"""Batches of texts of like length."""
+"""Batches of texts of like length, and how they are padded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from sentence_transformers.base.modules import Transformer
 from transformers import PreTrainedTokenizerBase
 
 _NO_LIMIT = 2**31  # a tokenizer without a limit says 1e30, which it does not take as a length
 _TEXTS_AT_ONCE = 4_096
+
+PADDED_TO = 16
+"""Tokens, a multiple of which the texts of a batch have in bfloat16 on a CPU."""
 
 
 def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
@@ -47,3 +51,27 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         stop = start + count
         yield order[start:stop]
         start = stop
+
+
+def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
+    """Options of `model.preprocess` that pad batches to multiples of 16 tokens.
+
+    They are for bfloat16 on a CPU: there oneDNN compiles its kernels for each length of a batch, in
+    tenths of a second. Models without a Transformer of texts have none, nor those that are cut,
+    also to `cuts`, to other lengths than multiples of 16.
+    """
+    module = model[0] if len(model) else None
+    tokenizer = getattr(module, "tokenizer", None)
+    if not isinstance(module, Transformer) or tokenizer is None or tokenizer.pad_token_id is None:
+        return {}
+    if model.max_seq_length is None:
+        return {}
+    processing = getattr(module, "processing_kwargs", None) or {}
+    text_options = processing.get("text") or {}
+    limits = [model.max_seq_length, *cuts, text_options.get("max_length")]
+    for role in ("query", "document"):
+        limits.append(getattr(module, f"{role}_length", None))
+    for limit in limits:
+        if limit is not None and limit % PADDED_TO:
+            return {}
+    return {"processing_kwargs": {"text": {"pad_to_multiple_of": PADDED_TO}}}

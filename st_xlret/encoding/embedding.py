@@ -13,10 +13,15 @@ from sentence_transformers.util import quantize_embeddings
 from tqdm.auto import tqdm
 
 from st_xlret.columns import Role
-from st_xlret.encoding.batches import token_batches, token_lengths
+from st_xlret.encoding.batches import (
+    PADDED_TO,
+    padding_options,
+    token_batches,
+    token_lengths,
+)
 from st_xlret.encoding.maps import router_tasks
 from st_xlret.encoding.prompts import role_prompt
-from st_xlret.precision import autocast, number_format, padding_options
+from st_xlret.precision import autocast, number_format
 
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
@@ -145,7 +150,7 @@ def _encode_in_batches(
         budget = min(budget, _MOST_TOKENS_ON_A_CPU)
     padding = _padding_in_bf16(model, options)
     if padding:
-        lengths = [-(-length // 16) * 16 for length in lengths]
+        lengths = [-(-length // PADDED_TO) * PADDED_TO for length in lengths]
     vectors = torch.empty(0)
     bar = tqdm(total=sum(lengths), desc="Encoding", unit=" tokens", disable=not show_progress_bar)
     with bar:

@@ -26,6 +26,7 @@ from st_xlret.encoding import (
     role_prompt,
     warn_of_other_prompts,
 )
+from st_xlret.encoding.batches import padding_options
 from st_xlret.hub.card import ensure_card_data
 from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
@@ -33,7 +34,6 @@ from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
 from st_xlret.modules.adapters import adapter_files, delete_adapters, has_adapters
 from st_xlret.modules.encoders import has_route_of_each_role
-from st_xlret.precision import padding_options
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
 from st_xlret.training.host_arguments import check_host_arguments, check_optimizers
 from st_xlret.training.loss_state import LossStateCallback
