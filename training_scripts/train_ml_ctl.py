@@ -109,7 +109,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         model = first_last_encoder(model)
 
     # 3. Samples: pairs, or pairs with the token positions of a word and of its translation.
-    samples, counts = pairs, None
+    samples = pairs
+    counts = None
     if with_words:
         samples, counts = data.word_samples(pairs, model, args)
 

