@@ -92,20 +92,13 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.block_size = options.block_size
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         self.documents = find_documents(dataset, skip_empty=True)
-        self.groups = self._documents_by_language()
+        self.groups = self.documents.several_sentences_by_language()
         if not self.groups:
             raise ValueError("no document gives a block of two sentences or more")
         sentences = np.array([self.documents.lengths[group].sum() for group in self.groups])
         batches = np.maximum(1.0, sentences / self.sentences_per_batch)
         self.probabilities = smoothed_probabilities(batches, options.language_smoothing)
         self.batches = int(sum(batches.tolist()))
-
-    def _documents_by_language(self) -> list[np.ndarray]:
-        """The documents of two sentences or more."""
-        has_blocks = self.documents.lengths > 1
-        language = np.where(has_blocks, self.documents.languages, -1)
-        numbers = np.unique(self.documents.languages[has_blocks])
-        return [np.flatnonzero(language == number) for number in numbers]
 
     def __len__(self) -> int:
         return self.batches * self.ranks

@@ -26,6 +26,12 @@ class DocumentRows(NamedTuple):
     lengths: np.ndarray
     languages: np.ndarray
 
+    def several_sentences_by_language(self) -> list[np.ndarray]:
+        """The numbers of the documents of two sentences or more, by language."""
+        numbers = np.flatnonzero(self.lengths > 1)
+        languages = self.languages[numbers]
+        return [numbers[languages == language] for language in np.unique(languages)]
+
 
 def find_documents(dataset: Dataset, *, skip_empty: bool = False) -> DocumentRows:
     """The documents of a data set, in order of `position` if it has one.

@@ -254,11 +254,13 @@ class WindowBatchSampler(LanguageBatchSampler):
 
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language: their places in `documents.rows`."""
-        lengths = self.documents.lengths
-        language_or_none = np.where(lengths > 1, self.documents.languages, -1)
-        language = np.repeat(language_or_none, lengths)
-        numbers = np.unique(self.documents.languages)
-        return [np.flatnonzero(language == number) for number in numbers]
+        groups = []
+        for documents in self.documents.several_sentences_by_language():
+            is_of_language = np.zeros(len(self.documents.lengths), dtype=bool)
+            is_of_language[documents] = True
+            is_of_sentence = np.repeat(is_of_language, self.documents.lengths)
+            groups.append(np.flatnonzero(is_of_sentence))
+        return groups
 
     def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
         """The centres of each process, then their contexts."""

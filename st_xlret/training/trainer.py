@@ -153,8 +153,12 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         )
         if self.model_init is not None:
             self._replace_losses(self.model)
-        columns = columns_by_data_set(train_dataset, eval_dataset)
-        check_names(columns, loss=losses, **_names_in_collator(self.data_collator))
+        check_names(
+            columns_by_data_set(train_dataset, eval_dataset),
+            prompts=getattr(self.data_collator, "prompts", None),
+            router_mapping=getattr(self.data_collator, "router_mapping", None),
+            loss=losses,
+        )
         self._prepare_collator(encoder)
         self._read_once = self._values_read_once()
 
@@ -470,14 +474,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         check_finite(self.model)
         for loss in self.loss_state.losses.values():
             check_finite(loss)
-
-
-def _names_in_collator(collator: Any) -> dict[str, Any]:
-    """What a collator has by the names of columns or data sets."""
-    return {
-        "prompts": getattr(collator, "prompts", None),
-        "router_mapping": getattr(collator, "router_mapping", None),
-    }
 
 
 def _adapt_arguments(
