@@ -64,8 +64,9 @@ def _rows_with_text(table: pa.Table) -> np.ndarray:
     """The numbers of the rows in which no text column is empty, ascending."""
     has_text = np.ones(len(table), dtype=bool)
     for name in Declared(table.column_names).of("text"):
-        is_filled = pc.greater(pc.binary_length(table[name]), 0).fill_null(False)
-        has_text &= is_filled.to_numpy()
+        lengths = pc.binary_length(table[name])
+        is_filled = pc.greater(lengths, 0)
+        has_text &= is_filled.fill_null(False).to_numpy()
     return np.flatnonzero(has_text)
 
 

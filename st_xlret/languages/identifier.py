@@ -1,8 +1,8 @@
 """The language of texts that name none, or a wrong one."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from statistics import mode
 
 from st_xlret.languages.codes import find_language
 from st_xlret.optional import import_optional
@@ -99,10 +99,10 @@ def _disagreement(
 ) -> tuple[float, str, str]:
     """See `label_disagreements`; without a wrong guess, the language itself and its first text."""
     guesses = [identifier.identify(text) for text in texts]
-    wrong = Counter(guess for guess in guesses if guess != code)
+    wrong = [guess for guess in guesses if guess != code]
     other = code
-    for most_frequent, _ in wrong.most_common(1):
-        other = most_frequent
-    share = wrong.total() / len(guesses)
-    example = texts[guesses.index(other)]
-    return share, other, example
+    if wrong:
+        other = mode(wrong)
+    share = len(wrong) / len(guesses)
+    first = guesses.index(other)
+    return share, other, texts[first]

@@ -97,14 +97,15 @@ class LanguageMemoryBank(nn.Module):
 
     def _add_to_queue(self, old: Tensor, keys: Tensor, tags: Tensor) -> None:
         """Put keys in the place of the oldest of a queue's rows `old`, and behind all others."""
-        replaced = max(0, len(old) + len(keys) - self.size)
+        too_many = max(0, len(old) + len(keys) - self.size)
         by_age = self.tags[old, -1].argsort()
-        oldest = old[by_age][:replaced]
-        self.keys[oldest] = keys[: len(oldest)]
-        self.tags[oldest] = tags[: len(oldest)]
-        if len(keys) > len(oldest):
-            self.keys = torch.cat([self.keys, keys[len(oldest) :]])
-            self.tags = torch.cat([self.tags, tags[len(oldest) :]])
+        oldest = old[by_age][:too_many]
+        replaced = len(oldest)
+        self.keys[oldest] = keys[:replaced]
+        self.tags[oldest] = tags[:replaced]
+        if len(keys) > replaced:
+            self.keys = torch.cat([self.keys, keys[replaced:]])
+            self.tags = torch.cat([self.tags, tags[replaced:]])
 
     def get(self, language: Tensor | None = None) -> dict[str, Tensor]:
         """The keys, or those of the ids `language`.

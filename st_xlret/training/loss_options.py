@@ -28,8 +28,8 @@ class LossOptions:
             by_loss = json.loads(text)
         except ValueError as error:
             raise ValueError(f"--loss_options {text}: {error}") from error
-        options = by_loss.values() if isinstance(by_loss, dict) else [by_loss]
-        if not all(isinstance(each, dict) for each in options):
+        is_mapping = isinstance(by_loss, dict)
+        if not is_mapping or not all(isinstance(each, dict) for each in by_loss.values()):
             raise ValueError(f"--loss_options {text}: give a mapping of arguments for each loss")
         self._by_loss: dict[str, dict[str, Any]] = by_loss
         self._unread = set(by_loss)

@@ -22,11 +22,11 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: PathLike) -> Path 
     names = {key for line in history for key in line}
     panels: dict[str, list[str]] = {}
     losses = _losses(names)
+    scores = [name for name in names if _is_score(name)]
     if losses:
-        panels["training loss"] = losses
-    scores = sorted(name for name in names if _is_score(name))
+        panels["training loss"] = sorted(losses)
     if scores:
-        panels["evaluation"] = scores
+        panels["evaluation"] = sorted(scores)
     if not panels:
         return None
     figure = new_figure(path, 6 * len(panels), 4.5)
@@ -44,19 +44,22 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: PathLike) -> Path 
 
 def _losses(names: set[str]) -> list[str]:
     """The losses by name, or their sum where they have none."""
-    named = sorted(name for name in names if name.startswith(_LOSS))
-    if named:
-        return named
-    return ["loss"] if "loss" in names else []
+    named = [name for name in names if name.startswith(_LOSS)]
+    return named or list(names & {"loss"})
 
 
 def _is_score(name: str) -> bool:
-    return name.startswith(_EVALUATION) and ("average" in name or name.endswith("mrr@10"))
+    says_most = "average" in name or name.endswith("mrr@10")
+    return says_most and name.startswith(_EVALUATION)
 
 
 def _draw_line(axis: Any, history: Sequence[Mapping[str, Any]], key: str) -> None:
-    lines = [line for line in history if key in line]
-    steps = [line["step"] for line in lines]
-    values = [line[key] for line in lines]
-    label = key.removeprefix(_LOSS).removeprefix(_EVALUATION)
+    steps = []
+    values = []
+    for line in history:
+        if key in line:
+            steps.append(line["step"])
+            values.append(line[key])
+    label = key.removeprefix(_LOSS)
+    label = label.removeprefix(_EVALUATION)
     axis.plot(steps, values, marker=".", label=label)
