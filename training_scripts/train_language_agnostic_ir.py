@@ -28,12 +28,12 @@ from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import DocumentOptions, data_entries
+from st_xlret.training.data import DocumentOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.questions import QuestionOptions
-from st_xlret.training.run import Run, keep_best_checkpoint, run_script
-from st_xlret.training.texts import text_and_language_columns
+from st_xlret.training.run import Run, run_script
+from st_xlret.training.texts import data_entries, text_and_language_columns
 
 TAG = "language-agnostic-retrieval"
 
@@ -126,7 +126,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["retrieval"] = retrieval_loss(model, run, method)
 
     # 4. Train, measure and save.
-    keep_best_checkpoint(args, score_to_choose_by(question_evaluator, pair_evaluator))
+    args.keep_best_checkpoint(score_to_choose_by(question_evaluator, pair_evaluator))
     evaluators = [each for each in (question_evaluator, pair_evaluator) if each is not None]
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluators or None)
     entries = data_entries(questions=questions, pairs=pairs, others=others)

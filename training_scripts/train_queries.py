@@ -37,7 +37,7 @@ from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.queries import QueryOptions, calibrated_queries
-from st_xlret.training.run import Run, keep_best_checkpoint, run_script
+from st_xlret.training.run import Run, run_script
 from st_xlret.training.teacher import distillation_data
 
 
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 4. Train the encoder of queries, go part of the way back, and save both.
     freeze_documents(model)
-    keep_best_checkpoint(args, None)
+    args.keep_best_checkpoint(None)
     trainer = CrossLingualTrainer(model, args, queries, loss=loss)
     entries = {"languages": queries.unique("language"), "queries": len(queries)}
     return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="self-distillation")

@@ -31,12 +31,13 @@ from st_xlret import (
 from st_xlret.batches import BatchFactory, LengthGroupedBatches, Rows
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import PairOptions, data_entries
+from st_xlret.training.data import PairOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.questions import AnswerOptions
-from st_xlret.training.run import Run, keep_best_checkpoint, run_script
+from st_xlret.training.run import Run, run_script
 from st_xlret.training.teacher import DistillationData, distillation_data, teacher_vectors
+from st_xlret.training.texts import data_entries
 
 
 @dataclass
@@ -133,7 +134,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     datasets, losses = losses_of_goals(model, goals, run, method, questions)
 
     # 4. Train, go part of the way back, measure and save.
-    keep_best_checkpoint(args, None)
+    args.keep_best_checkpoint(None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses)
     entries = {**data_entries(pairs=pairs), "questions": len(questions or ())}
     evaluators = [pair_evaluator, question_evaluator]
@@ -154,7 +155,6 @@ def losses_of_goals(
     of_questions = 0.0 if questions is None else method.questions_ratio
     of_pairs = (1 - of_questions) * method.contrastive_ratio
     of_goals = (1 - of_questions) * (1 - method.contrastive_ratio)
-
     if method.contrastive_ratio:
         datasets["pairs"] = goals.pairs()
         options = loss_arguments("pairs", of_pairs, model, run, method)

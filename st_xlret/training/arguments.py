@@ -241,3 +241,22 @@ class ScriptArguments(CrossLingualTrainingArguments):
         elif self.max_steps == type(self).max_steps:
             self.max_steps = -1
         super().__post_init__()
+
+    def keep_best_checkpoint(self, metric: str | None) -> None:
+        """Evaluate at every checkpoint, or as the arguments say, and load the best one at the end.
+
+        None measures nothing. Where not all checkpoints have a score, none is loaded.
+        """
+        saves = self.save_strategy != "no"
+        if metric is None:
+            self.eval_strategy = "no"  # type: ignore[assignment]
+        elif self.eval_strategy == "no":
+            self.eval_strategy = self.save_strategy if saves else "steps"  # type: ignore[assignment]
+            self.eval_steps = self.eval_steps or self.save_steps
+        in_step = True
+        if self.eval_strategy == "steps":
+            in_step = (self.save_steps / (self.eval_steps or 1)).is_integer()
+        all_have_scores = saves and self.eval_strategy == self.save_strategy and in_step
+        self.load_best_model_at_end = metric is not None and all_have_scores
+        self.metric_for_best_model = metric
+        self.greater_is_better = True

@@ -3,7 +3,6 @@
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer
@@ -22,7 +21,6 @@ from st_xlret.evaluation import TatoebaEvaluator
 from st_xlret.languages import check_languages, languages_in_name, match_language
 from st_xlret.options import option
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.texts import text_and_language_columns
 
 logger = logging.getLogger(__name__)
 
@@ -202,17 +200,3 @@ def log_held_out(what: str, everything: Dataset, rest: Dataset, held_out: Datase
         len(held_out),
         sharing,
     )
-
-
-def data_entries(**datasets: Dataset | None) -> dict[str, Any]:
-    """The languages of data sets, and how many rows each has, for `results.json`.
-
-    They are those that `text_and_language_columns` takes.
-    """
-    languages: set[str] = set()
-    for dataset, _, column in text_and_language_columns(**datasets):
-        languages.update(dataset.unique(column))
-    entries: dict[str, Any] = {"languages": sorted(languages)}
-    for kind, rows in datasets.items():
-        entries[kind] = 0 if rows is None else len(rows)
-    return entries

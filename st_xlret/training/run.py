@@ -274,26 +274,6 @@ def _print_held_out_scores(before: dict[str, float], after: dict[str, float]) ->
             print(f"held-out {name}: {before[name]:.4f} before training, {score:.4f} after")
 
 
-def keep_best_checkpoint(args: ScriptArguments, metric: str | None) -> None:
-    """Let `args` evaluate at every checkpoint, or as they say.
-
-    The best one is loaded at the end, where all checkpoints have a score.
-    """
-    saves = args.save_strategy != "no"
-    if metric is None:
-        args.eval_strategy = "no"  # type: ignore[assignment]
-    elif args.eval_strategy == "no":
-        args.eval_strategy = args.save_strategy if saves else "steps"  # type: ignore[assignment]
-        args.eval_steps = args.eval_steps or args.save_steps
-    in_step = True
-    if args.eval_strategy == "steps":
-        in_step = (args.save_steps / (args.eval_steps or 1)).is_integer()
-    all_have_scores = saves and args.eval_strategy == args.save_strategy and in_step
-    args.load_best_model_at_end = metric is not None and all_have_scores
-    args.metric_for_best_model = metric
-    args.greater_is_better = True
-
-
 def run_script(main: Callable[[], Any]) -> None:
     """Run a script's `main`; errors in its input end it with one line instead of a traceback."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")

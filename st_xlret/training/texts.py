@@ -1,7 +1,7 @@
 """The texts of a run's data sets: which columns they are, and as many of each language."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from datasets import Dataset
@@ -42,6 +42,20 @@ def text_and_language_columns(
         if rows is not None:
             columns.append(TextColumn(rows, text, language))
     return columns
+
+
+def data_entries(**datasets: Dataset | None) -> dict[str, Any]:
+    """The languages of data sets, and how many rows each has, for `results.json`.
+
+    They are those that `text_and_language_columns` takes.
+    """
+    languages: set[str] = set()
+    for dataset, _, column in text_and_language_columns(**datasets):
+        languages.update(dataset.unique(column))
+    entries: dict[str, Any] = {"languages": sorted(languages)}
+    for kind, rows in datasets.items():
+        entries[kind] = 0 if rows is None else len(rows)
+    return entries
 
 
 class _Source(NamedTuple):

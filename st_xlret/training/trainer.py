@@ -34,21 +34,24 @@ from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
 from st_xlret.modules.adapters import adapter_files, delete_adapters, has_adapters
 from st_xlret.modules.encoders import has_route_of_each_role
+from st_xlret.training.argument_checks import (
+    check_host_arguments,
+    check_named_columns,
+    check_optimizers,
+    columns_by_data_set,
+)
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
-from st_xlret.training.host_arguments import check_host_arguments, check_optimizers
 from st_xlret.training.loss_state import LossStateCallback
-from st_xlret.training.needs import (
+from st_xlret.training.preparation import EncoderPreparation
+from st_xlret.training.text_lengths import check_length, flattened_prompts
+from st_xlret.training.trainer_losses import (
     DataSets,
     LossOrMaker,
     build_losses,
-    check_names,
-    columns_by_data_set,
     has_own_loss,
     select_loss_columns,
     take_loss_state,
 )
-from st_xlret.training.preparation import EncoderPreparation
-from st_xlret.training.text_lengths import check_length, flattened_prompts
 
 _ROLES: tuple[Role | None, ...] = ("query", "document", None)
 
@@ -153,7 +156,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         )
         if self.model_init is not None:
             self._replace_losses(self.model)
-        check_names(
+        check_named_columns(
             columns_by_data_set(train_dataset, eval_dataset),
             prompts=getattr(self.data_collator, "prompts", None),
             router_mapping=getattr(self.data_collator, "router_mapping", None),

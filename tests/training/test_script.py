@@ -17,7 +17,7 @@ from st_xlret.options import parse
 from st_xlret.training import CrossLingualTrainer
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint
-from st_xlret.training.run import Run, keep_best_checkpoint
+from st_xlret.training.run import Run
 from tests import tiny
 from tests.training.runs import changed
 
@@ -373,7 +373,7 @@ def test_the_best_checkpoint_is_one_that_was_evaluated(
     tmp_path: Path,
 ) -> None:
     args = arguments(tmp_path, save_total_limit=1, **options)
-    keep_best_checkpoint(args, metric)
+    args.keep_best_checkpoint(metric)
     assert args.load_best_model_at_end == is_loaded
     assert args.metric_for_best_model == metric
     assert args.eval_strategy == ("steps" if metric else "no")

@@ -1,10 +1,12 @@
-"""Arguments of the host that batches and schedules of this package do not obey: refused by name."""
+"""Arguments of a Trainer that would not do what they say: refused by name, before a training."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
 from transformers.trainer_pt_utils import AcceleratorConfig
 
+from st_xlret.columns import TAGGED_KINDS, ColumnError, Declared
 from st_xlret.training.arguments import CrossLingualTrainingArguments
 
 # What else could be misunderstood is honoured: `data_seed` is the seed of all batches.
@@ -88,3 +90,43 @@ def _check_of_several_data_sets(
             "multi_dataset_batch_sampler round_robin gives processes batches of different data "
             "sets, and losses that gather rows would wait forever; leave it out, or take joint"
         )
+
+
+def columns_by_data_set(*datasets: Any) -> dict[str, set[str]]:
+    """The columns of data sets whose texts a collator makes tokens of, by the name of the set."""
+    columns: dict[str, set[str]] = {}
+    for given in datasets:
+        named = given if isinstance(given, Mapping) else {"": given}
+        for name, dataset in named.items():
+            declared = Declared(getattr(dataset, "column_names", None) or ())
+            described = declared.of(*TAGGED_KINDS, "label")
+            read = [column for column in declared.names if column not in described]
+            if read:
+                columns.setdefault(name, set()).update(read)
+    return columns
+
+
+def check_named_columns(columns: Mapping[str, set[str]], **options: Any) -> None:
+    """Refuse options that name a data set or a column which there is not.
+
+    Args:
+        columns: Columns of texts by the name of their data set, as `columns_by_data_set` gives
+            them. Nothing is checked where there are none.
+        **options: What is a mapping by the names of data sets or of columns, or of both.
+    """
+    for option, by_name in options.items():
+        if not columns or not isinstance(by_name, Mapping):
+            continue
+        for name, value in by_name.items():
+            known = set(columns)
+            if isinstance(value, str):
+                known = known.union(*columns.values())
+            _refuse_unknown(option, [name], known)
+            if isinstance(value, Mapping):
+                _refuse_unknown(option, value, columns[name])
+
+
+def _refuse_unknown(option: str, names: Iterable[str], known: set[str]) -> None:
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")

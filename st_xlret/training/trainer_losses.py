@@ -1,20 +1,13 @@
-"""What losses need of a Trainer: made for its model, with the columns that they read."""
+"""The losses of a Trainer: made for its model, given the columns that they read, and watched."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from datasets import Dataset, DatasetDict, IterableDataset
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
-from st_xlret.columns import (
-    TAGGED_KINDS,
-    ColumnError,
-    Declared,
-    check_complete,
-    holds_strings,
-    text_columns,
-)
+from st_xlret.columns import check_complete, holds_strings, text_columns
 from st_xlret.losses.base import package_loss
 from st_xlret.training.loss_state import Losses, LossStateCallback, losses_by_name
 
@@ -95,43 +88,3 @@ def take_loss_state(callbacks: list[Any], losses: Losses) -> LossStateCallback:
             given.watch_losses(losses)
             return given
     return LossStateCallback(losses)
-
-
-def columns_by_data_set(*datasets: Any) -> dict[str, set[str]]:
-    """The columns of data sets whose texts a collator makes tokens of, by the name of the set."""
-    columns: dict[str, set[str]] = {}
-    for given in datasets:
-        named = given if isinstance(given, Mapping) else {"": given}
-        for name, dataset in named.items():
-            declared = Declared(getattr(dataset, "column_names", None) or ())
-            described = declared.of(*TAGGED_KINDS, "label")
-            read = [column for column in declared.names if column not in described]
-            if read:
-                columns.setdefault(name, set()).update(read)
-    return columns
-
-
-def check_names(columns: Mapping[str, set[str]], **options: Any) -> None:
-    """Refuse options that name a data set or a column which there is not.
-
-    Args:
-        columns: Columns of texts by the name of their data set, as `columns_by_data_set` gives
-            them. Nothing is checked where there are none.
-        **options: What is a mapping by the names of data sets or of columns, or of both.
-    """
-    for option, by_name in options.items():
-        if not columns or not isinstance(by_name, Mapping):
-            continue
-        for name, value in by_name.items():
-            known = set(columns)
-            if isinstance(value, str):
-                known = known.union(*columns.values())
-            _refuse_unknown(option, [name], known)
-            if isinstance(value, Mapping):
-                _refuse_unknown(option, value, columns[name])
-
-
-def _refuse_unknown(option: str, names: Iterable[str], known: set[str]) -> None:
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")
