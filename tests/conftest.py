@@ -1,5 +1,6 @@
 """What all tests share: no network, one thread, fixed seeds, and the way to the real data."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(folder in item.path.parents for folder in SLOW_FOLDERS):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """Spare what is loaded from `gc.collect`, which the host calls in each training."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
