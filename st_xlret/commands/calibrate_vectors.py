@@ -189,8 +189,8 @@ def _print_usage_of_map(calibration: VectorCalibration, output: str) -> None:
     if calibration.queries_only:
         documents = "the documents stay as they are"
     print(
-        f"The map is in {output}. In the service that searches (README.md there has it without "
-        "Python):\n\n"
+        f"The map is in {output}. In the service that searches (without Python: "
+        f"{output}/README.md):\n\n"
         f'    calibration = st_xlret.VectorCalibration.load("{output}")\n'
         f'    query = calibration.transform(query, role="query"{language})\n'
         f"    # {documents}\n"

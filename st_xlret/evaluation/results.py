@@ -25,28 +25,12 @@ def result_text(result: BenchmarkResult, model_name: str) -> str:
     short_name = os.path.basename(os.path.normpath(model_name))
     parts = [
         f"{result.benchmark}, {model_name}, in percent",
-        _table_of_averages(result, short_name),
         _table_of_languages(result),
+        _table_of_averages(result),
         "\n".join(f"- {name}: {value}" for name, value in result.protocol.items()),
         *published_comparisons(result, short_name),
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def _table_of_averages(result: BenchmarkResult, model_name: str) -> str:
-    """The averages, and what results are compared by, in one row."""
-    header = ["benchmark", "model"]
-    row = [result.benchmark, model_name]
-    for metric, value in result.average.items():
-        header.append(metric)
-        row.append(percent(value))
-    header.append("languages")
-    row.append(str(len(result.scores)))
-    for name in ("split", "direction", "corpus_size"):
-        if name in result.protocol:
-            header.append(name)
-            row.append(result.protocol[name])
-    return markdown_table(header, [row], left=2)
 
 
 def _table_of_languages(result: BenchmarkResult) -> str:
@@ -58,6 +42,12 @@ def _table_of_languages(result: BenchmarkResult) -> str:
             record[metric] = percent(value)
         records.append(record)
     return records_table(records)
+
+
+def _table_of_averages(result: BenchmarkResult) -> str:
+    """A metric a line, which fits a terminal however many they are."""
+    rows = [[metric, percent(value)] for metric, value in result.average.items()]
+    return markdown_table(["metric", "average"], rows)
 
 
 class _SeedMean(NamedTuple):
