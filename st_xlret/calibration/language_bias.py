@@ -8,6 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+TEXTS = 300
+"""Texts of each language that are looked at, by default."""
+
+NEIGHBOURS = 20
+"""Nearest neighbours of a text that are looked at, by default."""
+
 _PRICE = 10  # of the square of the share of neighbours that are lost
 
 

@@ -74,8 +74,8 @@ def fit_with_panels(
         documents: As `queries`, `as_queries`, `ids` and `pairs`, those of `fit_and_compare`.
         options: How to fit.
         strength: How strong it is.
-        encoder: What embedded the documents. Without it, as of stored vectors, neither paragraphs
-            nor phrases can join.
+        encoder: What embedded the documents. Without it, as of stored vectors, phrases cannot
+            join, and documents in one language are a `ValueError`.
         queries: Queries without labels.
         phrases: Whether phrases of weak languages join LSAR alone.
         as_queries: To measure by.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions, Strength
+from st_xlret.calibration.steps import STEPS
 from st_xlret.options import option
-
-if TYPE_CHECKING:
-    from st_xlret.calibration.fit_options import FitOptions, Strength
 
 
 @dataclass
@@ -27,7 +25,7 @@ class Arguments:
         "language), shift (minus the language's mean), coral (one covariance), scale (by the "
         "standard deviation), rotate (into the pivot), lir (minus the top principal component), "
         "to_pivot (documents moved to the pivot's mean).",
-        ["shift", "scale", "rotate", "lir", "lsar", "coral", "to_pivot"],
+        STEPS,
     )
     queries: list[str] = option(
         [],
@@ -60,15 +58,13 @@ class Arguments:
         "en", "The language into which rotate and to_pivot map, and of texts that name none."
     )
     pairs: list[str] = option([], "Parallel sentences with the pivot, for a closed-form rotate.")
-    min_texts: int = option(20, "Fewest texts of a language that joins the fit.")
+    min_texts: int = option(MIN_TEXTS, "Fewest texts of a language that joins the fit.")
     seed: int = option(0, "Seed of the draw and of the rotation.")
     details: bool = option(False, "Print the other side, and the figures of each language, too.")
 
     @property
     def of_fit(self) -> FitOptions:
         """How to fit a sample, whatever it is from."""
-        from st_xlret.calibration.fit_options import FitOptions
-
         return FitOptions(
             steps=tuple(self.steps),
             queries_only=self.queries_only,

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions
+from st_xlret.calibration.language_bias import NEIGHBOURS, TEXTS
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
@@ -37,9 +39,6 @@ from st_xlret.ranges import check_range
 
 if TYPE_CHECKING:
     from st_xlret.calibration.comparison import Comparison
-    from st_xlret.calibration.fit_options import FitOptions
-
-_TEXTS = 300  # of each language, by default
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Arguments:
     """What to measure."""
 
     output: str = option(None, "FILE.json of the report; the heat map goes beside it as a PNG.")
-    neighbours: int = option(20, "Nearest neighbours to look at.")
+    neighbours: int = option(NEIGHBOURS, "Nearest neighbours to look at.")
     seed: int = option(0, "Seed of the sample.")
     details: bool = option(False, "Print the other side, and the figures of each language, too.")
 
@@ -86,11 +85,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
     """The bias of an encoder, and what the usual calibrations would make of it."""
     from st_xlret.calibration.choose import fit_and_compare
-    from st_xlret.calibration.fit_options import MIN_TEXTS
     from st_xlret.calibration.panels import embed_phrases
     from st_xlret.encoding import task_languages
 
-    count = texts.texts_per_language or _TEXTS
+    count = texts.texts_per_language or TEXTS
     sample = texts.sample_texts(count, min_texts=MIN_TEXTS, seed=options.seed)
     fewest = min(len(part.texts) for part in sample.values())
     chosen = {code: part.texts[:fewest] for code, part in sample.items()}
@@ -116,9 +114,8 @@ def _compare_for_vectors(
 ) -> Comparison:
     """The bias of stored vectors, and what maps of queries alone would make of it."""
     from st_xlret.calibration.choose import fit_and_compare
-    from st_xlret.calibration.fit_options import MIN_TEXTS
 
-    count = texts.texts_per_language or _TEXTS
+    count = texts.texts_per_language or TEXTS
     store = stored.open_store()
     sample = sample_vectors(store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed)
     documents = sample.vectors
@@ -134,7 +131,5 @@ def _compare_for_vectors(
 
 def _usual_options(documents: Mapping[str, Any]) -> FitOptions:
     """LSAR; but with more languages than dimensions it would leave nothing."""
-    from st_xlret.calibration.fit_options import FitOptions
-
     width = next(iter(documents.values())).shape[1]
     return FitOptions(steps=("lsar",) if len(documents) <= width else ("shift",))

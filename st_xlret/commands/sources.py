@@ -160,7 +160,7 @@ class StoreArguments(FieldArguments):
 def parse_sources(
     own_group: Any, words: Sequence[str], *, description: str | None, prog: str
 ) -> tuple[SampleArguments, StoreArguments, Any]:
-    """Read which texts or stored vectors, and a command's own options, with an `output`."""
+    """Read which texts or stored vectors, and a command's own options, which need an `output`."""
     groups = [SampleArguments, StoreArguments, own_group]
     texts, stored, options = parse(groups, words, description=description, prog=prog)
     check_options(options, "output")

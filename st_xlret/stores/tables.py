@@ -94,7 +94,7 @@ class TableStore(Store):
 
 
 def find_columns(schema: pa.Schema, fields: Fields, where: str) -> dict[str, str]:
-    """The columns of a table: "vector", and "id" and each of `USUAL_FIELDS` that it has.
+    """What a table has -> its column: "vector", and "id" and those of `USUAL_FIELDS` that it has.
 
     A `ValueError` lists the columns if none is one of vectors, or one that was named is not there.
     """
