@@ -220,22 +220,19 @@ class Store(AbstractContextManager["Store"]):
                 f"{Origin.parse(self.origin).original}"
             )
 
-    def refuse_taken(
-        self, what: str, is_taken: bool, origin: str | None = None, origin_there: str | None = None
-    ) -> None:
-        """Refuse a name under which there is something, unless it bears the same origin."""
-        is_ours = origin is not None and origin_there == origin
-        if is_taken and not is_ours:
-            raise FileExistsError(
-                f"{self.name}: {what} is there already: nothing is overwritten, give another name"
-            )
+    def name_taken(self, what: str) -> FileExistsError:
+        """The error of a name under which there is something that has not the same origin."""
+        return FileExistsError(
+            f"{self.name}: {what} is there already: nothing is overwritten, give another name"
+        )
 
     def new_file(self, into: str, suffix: str) -> Path:
         """The path of a file that is not there yet."""
         path = Path(into).expanduser()
         if path.suffix != suffix:
             raise ValueError(f"{into}: vectors of {self.name} go into another {suffix} file")
-        self.refuse_taken(f"a file {into}", path.exists())
+        if path.exists():
+            raise self.name_taken(f"a file {into}")
         return path
 
     def warn_of_others(self, into: str, count: int) -> None:

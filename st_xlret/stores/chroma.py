@@ -93,7 +93,8 @@ class ChromaStore(Store):
         origins = {}
         for collection in self._ask(self.client.list_collections):
             origins[collection.name] = (collection.metadata or {}).get(_ORIGIN)
-        self.refuse_taken(f"a collection {into}", into in origins, origin, origins.get(into))
+        if into in origins and origins[into] != origin:
+            raise self.name_taken(f"a collection {into}")
         return self._ask(
             self.client.get_or_create_collection,
             into,

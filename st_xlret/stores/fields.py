@@ -82,13 +82,15 @@ def find_field(
 ) -> str | None:
     """The field that was named, or the first usual one that is there, in any case.
 
-    None where none was named and there is no usual one. A `ValueError` lists what there is in the
-    place of one that was named.
+    None where none was named and there is no usual one.
     """
     if field is None:
         field = next((name for name in usual if find_fields(present, [name])), None)
-        if field is None:
-            return None
+    return None if field is None else named_field(present, field, where)
+
+
+def named_field(present: Collection[str], field: str, where: str) -> str:
+    """The field of this name, in any case; a `ValueError` lists what there is in its place."""
     alike = [name for name in present if name == field] or find_fields(present, [field])
     if len(alike) != 1:
         number = f"{len(alike)} fields" if alike else "no field"

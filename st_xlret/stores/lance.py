@@ -73,7 +73,7 @@ class LanceStore(TableStore):
         # A stopped run leaves a name that is listed and cannot be opened: it is free.
         with suppress(ValueError):
             self.database.open_table(name)
-            self.refuse_taken(f"a table {name}", True)
+            raise self.name_taken(f"a table {name}")
 
     def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
         return iter(self.table.search().select(list(columns)).to_batches(self.size))

@@ -21,7 +21,7 @@ from st_xlret.stores.batches import (
     vector_column,
 )
 from st_xlret.stores.descriptions import METRICS, Metric, metric_of
-from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field, named_field
 from st_xlret.stores.reruns import RerunCounts, due_rows
 
 _COLUMNS = """
@@ -124,7 +124,8 @@ class _Catalog(NamedTuple):
         oid: Its number.
         columns: By their names.
         keys: The columns of its primary key.
-        operator_classes: Of the indexes of the column of vectors.
+        column: The column of vectors, as it is spelled there.
+        operator_classes: Of its indexes.
         has_heirs: Whether other tables inherit from it.
         has_policies: Whether policies hide rows.
     """
@@ -132,6 +133,7 @@ class _Catalog(NamedTuple):
     oid: int
     columns: dict[str, _Column]
     keys: list[str]
+    column: str
     operator_classes: list[str]
     has_heirs: bool
     has_policies: bool
@@ -148,7 +150,6 @@ class PostgresStore(Store):
         self.name = parsed.shown
         self.secrets = parsed.secrets
         self.fields = fields
-        self.name_in_store = parsed.options["column"]
         self.table = self.sql.Identifier(*parsed.options["table"].split("."))
         settings = {**_LIMITS, **parsed.options}
         del settings["table"], settings["column"]
@@ -157,8 +158,9 @@ class PostgresStore(Store):
                 f"postgresql:{parsed.place}", autocommit=True, **settings
             )
             pgvector.register_vector(self.connection)
-            self.catalog = self._read_catalog()
+            self.catalog = self._read_catalog(parsed.options["column"])
         self._check_catalog()
+        self.name_in_store = self.catalog.column
         self.present = self.catalog.columns
         self.key = self.catalog.keys[0]
         self.metric = self._metric_of_indexes()
@@ -173,37 +175,38 @@ class PostgresStore(Store):
             self.numbers = np.float16
         self.dimension = self._vector_length(column.kind)
 
-    def _read_catalog(self) -> "_Catalog":
-        """What PostgreSQL says of the table."""
-        named = self.table.as_string(self.connection)
-        ((oid,),) = self._fetch("SELECT %s::regclass::oid", [named])
+    def _read_catalog(self, named: str) -> "_Catalog":
+        """What PostgreSQL says of the table; a `ValueError` if the column named has no vectors."""
+        table = self.table.as_string(self.connection)
+        ((oid,),) = self._fetch("SELECT %s::regclass::oid", [table])
         columns = {}
         for name, kind, comment in self._fetch(_COLUMNS, [oid]):
             columns[name] = _Column(kind, comment or "")
         ((has_policies,),) = self._fetch("SELECT row_security_active(%s::oid)", [oid])
-        classes = self._fetch(_OPERATOR_CLASSES, [oid, self.name_in_store])
+        vectors = []
+        for name, column in columns.items():
+            if column.kind.partition("(")[0] in ("vector", "halfvec"):
+                vectors.append(name)
+        where = f"{self.name}, among its columns of type vector and halfvec,"
+        found = named_field(vectors, named, where)
+        classes = self._fetch(_OPERATOR_CLASSES, [oid, found])
         return _Catalog(
             oid=oid,
             columns=columns,
             keys=[name for (name,) in self._fetch(_KEYS, [oid])],
+            column=found,
             operator_classes=[name for (name,) in classes],
             has_heirs=bool(self._fetch(_HEIRS, [oid])),
             has_policies=has_policies,
         )
 
     def _check_catalog(self) -> None:
-        """Refuse a column that has no vectors, and a table whose rows cannot be found again."""
+        """Refuse a table whose rows cannot be found again, and warn of one that hides some."""
         if self.catalog.has_policies:
             warnings.warn(
                 f"{self.name}: what row policies hide from this user is not read, nor counted",
                 stacklevel=4,
             )
-        vectors = []
-        for name, column in self.catalog.columns.items():
-            if column.kind.partition("(")[0] in ("vector", "halfvec"):
-                vectors.append(name)
-        where = f"{self.name}, among its columns of type vector and halfvec,"
-        find_field(vectors, self.name_in_store, (), where)
         needed = None
         if self.catalog.has_heirs:
             needed = "no tables that inherit from it"
@@ -256,14 +259,14 @@ class PostgresStore(Store):
         into = _as_kept(into)
         comment = f"{_COMMENT}{origin}"
         there = self.catalog.columns.get(into)
-        is_taken = there is not None
-        self.refuse_taken(f"a column {into}", is_taken, comment, there and there.comment)
+        if there is not None and there.comment != comment:
+            raise self.name_taken(f"a column {into}")
         new = self.sql.Identifier(into)
         counts = RerunCounts()
         with self.sanitize_errors():
             self._refuse_triggers(into)
             self._refuse_other_lengths()
-            if not is_taken:
+            if there is None:
                 self._add_column(new, comment)
             for batch, mapped in self._batches_with_mapped(self.fields.text is not None, new):
                 self._write_rows(new, change(batch), mapped, counts)
@@ -415,7 +418,7 @@ class PostgresStore(Store):
         """A column, or a value in a column of JSON such as `metadata.language`, or NULL."""
         column, _, path = (field or "").partition(".")
         if path and field not in self.present:
-            find_field(self.present, column, usual, self.name)
+            column = named_field(self.present, column, self.name)
             steps = [self.sql.Literal(step) for step in path.split(".")]
             value = self.sql.SQL("jsonb_extract_path({}::jsonb, {})").format(
                 self.sql.Identifier(column), self.sql.SQL(", ").join(steps)

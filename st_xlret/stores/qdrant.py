@@ -20,7 +20,7 @@ from st_xlret.stores.batches import (
     vector_matrix,
 )
 from st_xlret.stores.descriptions import metric_of, model_name_in
-from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, named_field
 from st_xlret.stores.reruns import RerunCounts, due_rows
 
 _ORIGINS = "st_xlret"  # in the metadata of a collection: the origins of its mapped vectors by name
@@ -175,8 +175,7 @@ def _name_of_vector(dense: Collection[str], named: str | None, store: str) -> st
     name = named
     if name is None:
         name = next(iter(dense)) if len(dense) == 1 else ""
-    find_field(dense, name, (), f"{store}, of whose vectors &vector=... names one,")
-    return name
+    return named_field(dense, name, f"{store}, of whose vectors &vector=... names one,")
 
 
 def _dense_vectors(parameters: Any) -> dict[str, Any]:
@@ -214,9 +213,9 @@ class _NewVector(_Target):
         config = client.get_collection(collection).config
         origins = (config.metadata or {}).get(_ORIGINS) or {}
         sparse = config.params.sparse_vectors or {}
-        is_taken = self.into in config.params.vectors or self.into in sparse
-        self.store.refuse_taken(f"a vector {self.into}", is_taken, origin, origins.get(self.into))
-        if is_taken:
+        if self.into in config.params.vectors or self.into in sparse:
+            if origins.get(self.into) != origin:
+                raise self.store.name_taken(f"a vector {self.into}")
             return
         # First: a run that is stopped between the two would be refused as somebody else's.
         client.update_collection(collection, metadata={_ORIGINS: {**origins, self.into: origin}})
@@ -272,13 +271,10 @@ class _NewCollection(_Target):
     def make(self, origin: str) -> None:
         """Make the collection, if it is not there with this origin."""
         client = self.client
-        is_taken = client.collection_exists(self.into)
-        origin_there = None
-        if is_taken:
+        if client.collection_exists(self.into):
             metadata = client.get_collection(self.into).config.metadata or {}
-            origin_there = (metadata.get(_ORIGINS) or {}).get("")
-        self.store.refuse_taken(f"a collection {self.into}", is_taken, origin, origin_there)
-        if is_taken:
+            if (metadata.get(_ORIGINS) or {}).get("") != origin:
+                raise self.store.name_taken(f"a collection {self.into}")
             return
         config = self.store.info.config
         parameters = {name: getattr(config.params, name) for name in _COPIED_PARAMETERS}

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from st_xlret.stores.base import FIRST_ROWS, Change, Store
 from st_xlret.stores.batches import first_vector_length, make_batch
-from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field
+from st_xlret.stores.fields import OF_SAMPLES, USUAL_FIELDS, Fields, find_field, named_field
 
 _LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 _IDS = ("id", "_id")
@@ -100,13 +100,12 @@ def find_columns(schema: pa.Schema, fields: Fields, where: str) -> dict[str, str
     """
     kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
     lists = [field.name for field in schema if _is_vector(field.type)]
-    vector = find_field(
+    vector = named_field(
         lists,
         fields.vector or "vector",
-        (),
         f"{where}, of whose columns ({kinds}) lists of floating-point numbers are vectors,",
     )
-    columns = {"vector": vector or ""}
+    columns = {"vector": vector}
     own_id = find_field(schema.names, None, _IDS, where)
     if own_id:
         columns["id"] = own_id

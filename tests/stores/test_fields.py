@@ -35,6 +35,19 @@ def test_fields_that_differ_in_case_alone_are_named() -> None:
         find_field(["Language", "LANGUAGE"], None, ("language",), "a file")
 
 
+@pytest.mark.parametrize(
+    ("name", "field"), [("named_qdrant", "Language"), ("postgresql", "About.lang")]
+)
+def test_vectors_are_named_in_any_case(
+    name: str, field: str, request: pytest.FixtureRequest
+) -> None:
+    address = stores.MAKERS[name].make(request.getfixturevalue)
+    with open_store(address.replace("dense", "Dense"), language_field=field) as store:
+        assert store.name_in_store == "dense"
+        assert store.dimension == 4
+        assert rows(store, "language")[:3] == LANGUAGES[:3]
+
+
 def test_a_payload_is_read_in_any_case() -> None:
     payload = {"Metadata": {"Lang": "fr"}, "page": 3.0, "Page": 4}
     assert payload_value(payload, ["language", "metadata.lang"]) == "fr"
