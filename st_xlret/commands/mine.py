@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from st_xlret.commands.sources import EncoderArguments
+from st_xlret.commands.sources import EmbeddingArguments
 from st_xlret.commands.work import WorkFolder
 from st_xlret.files import atomic_file
 from st_xlret.languages import UNKNOWN, check_language
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Arguments(EncoderArguments):
+class Arguments(EmbeddingArguments):
     """What to mine, by which model."""
 
     source: str = option(None, "Texts in one language: a file, a folder or a data set.")
@@ -55,7 +55,6 @@ class Arguments(EncoderArguments):
     prompt_name: str | None = option(
         None, "Prompt of the model for both sides. By default the model's default prompt."
     )
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:

@@ -42,7 +42,14 @@ class EncoderArguments:
 
 
 @dataclass
-class TextArguments(EncoderArguments):
+class EmbeddingArguments(EncoderArguments):
+    """An encoder, and how it embeds many texts."""
+
+    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
+
+
+@dataclass
+class TextArguments(EmbeddingArguments):
     """An encoder, and documents to embed."""
 
     _argument_group_name = "encoder and texts"
@@ -59,7 +66,6 @@ class TextArguments(EncoderArguments):
     skip_bad_lines: bool = option(
         False, "Skip and count bad lines instead of stopping at the first one."
     )
-    batch_size: int = option(64, "Size of a forward pass, in texts of 64 tokens.")
 
 
 @dataclass
