@@ -1,5 +1,7 @@
 """The same ten rows through every kind of store: files, and databases in their real engines."""
 
+import ast
+import inspect
 import json
 import re
 from collections.abc import Callable
@@ -17,7 +19,9 @@ import pytest
 from st_xlret import VectorCalibration
 from st_xlret.stores import Store, apply_calibration, postgres
 from st_xlret.stores.batches import batch_vectors
+from st_xlret.stores.numbered import NumberedStore
 from st_xlret.stores.registry import STORES, StoreKind, find_kind, store_class
+from st_xlret.stores.tables import TableStore
 from tests.stores import stores
 from tests.stores.stores import LANGUAGES, TEXTS, VECTORS, Made
 
@@ -68,6 +72,23 @@ def test_a_kind_of_store_is_declared_as_a_whole(kind: StoreKind, repository: Pat
         (clients,) = re.findall(rf"\n{kind.extra} = \[(.+)\]\n", project)
         for client in re.findall(r'"([\w-]+)', clients):
             assert f"\n{client}==" in pins
+
+
+CLASSES = [Store, NumberedStore, TableStore, *map(store_class, STORES)]
+
+
+@pytest.mark.parametrize("store", CLASSES)
+def test_init_alone_sets_the_attributes_of_a_store(store: type[Store]) -> None:
+    (declared,) = ast.parse(inspect.getsource(store)).body
+    assert isinstance(declared, ast.ClassDef)
+    for method in declared.body:
+        set_there = set()
+        for node in ast.walk(method):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                set_there.add(ast.unparse(node))
+        is_init = getattr(method, "name", "") == "__init__"
+        of_store = {name for name in set_there if name.startswith("self.")}
+        assert is_init or not of_store, f"{method} sets {of_store}"
 
 
 def test_rows_and_a_sample(made: Made, opened: Opened) -> None:
