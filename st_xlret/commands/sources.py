@@ -49,10 +49,8 @@ class EmbeddingArguments(EncoderArguments):
 
 
 @dataclass
-class TextArguments(EmbeddingArguments):
-    """An encoder, and documents to embed."""
-
-    _argument_group_name = "encoder and texts"
+class DocumentArguments:
+    """Documents, and what is taken of them."""
 
     documents: list[str] = option(
         [], "JSON lines, Parquet, tables, text, Markdown; folders of them, or BEIR's layout."
@@ -66,6 +64,13 @@ class TextArguments(EmbeddingArguments):
     skip_bad_lines: bool = option(
         False, "Skip and count bad lines instead of stopping at the first one."
     )
+
+
+@dataclass
+class TextArguments(EmbeddingArguments, DocumentArguments):
+    """An encoder, and documents to embed."""
+
+    _argument_group_name = "encoder and texts"
 
 
 @dataclass
