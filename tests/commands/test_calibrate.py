@@ -217,7 +217,7 @@ def test_a_model_without_prompts_is_reported(prompts: bool, folder: Path, capsys
         ("--min_texts 1000 --model no-such-model", "1000 .*'de': 72"),
         ("--queries nowhere.jsonl", "nowhere.jsonl"),
         ("--qrels q.tsv", "--qrels"),
-        ("--vectors v.parquet", "--model and --documents"),
+        ("--vectors v.parquet", "--documents and --model"),
         ("--strength full", "'full'"),
     ],
 )
