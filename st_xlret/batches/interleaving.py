@@ -79,7 +79,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             yield int(generator.choice(len(self.batch_samplers), p=self.probabilities))
 
     def _batches_of(self, number: int) -> Iterator[list[int]]:
-        """The batches of a data set, pass after pass."""
+        """The batches of a data set, pass after pass; its sampler gets epoch and seed of each."""
         sampler: Any = self.batch_samplers[number]
         for repeats in count():
             if hasattr(sampler, "set_epoch"):

@@ -101,7 +101,8 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
 
     After the model's own Transformer, a `WeightedLayerPooling` takes the average of its first and
     last layer (not the embedding layer; Chen et al. 2022), which `token_embeddings` are too, as
-    `ContextualEncoder` needs them. Mean pooling follows.
+    `ContextualEncoder` needs them. Mean pooling follows. The configuration of that Transformer is
+    changed to give all layers.
 
     Example:
         >>> from st_xlret.modules import train_tokenizer

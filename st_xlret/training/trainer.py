@@ -127,13 +127,17 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         args = cross_lingual_arguments(args or CrossLingualTrainingArguments("tmp_trainer"))
         check_optimizers(args, kwargs.get("optimizers"))
         self._preparation = EncoderPreparation()
-        self.model_init: Any = kwargs.get("model_init")
-        encoder: Any = model if self.model_init is None else self.call_model_init()
         self._loss_as_given = loss
+        self._loss_values = {}
+        self.model_init: Any = kwargs.get("model_init")
+        # One that is made here serves the losses and arguments; the host makes its own.
+        encoder: Any = model if self.model_init is None else self.call_model_init()
         losses = None
         if loss is not None:
             losses = build_losses(loss, encoder, anew=self.model_init is not None)
         ensure_card_data(encoder)  # the host's would show texts of the data
+
+        # Before the host reads them.
         train_dataset = select_loss_columns(train_dataset, losses)
         eval_dataset = select_loss_columns(eval_dataset, losses)
         is_stream = isinstance(train_dataset, IterableDataset)
@@ -141,7 +145,6 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         self._parts = 1
         if args.joint and isinstance(train_dataset, Mapping):
             self._parts = len(train_dataset)
-        self._loss_values = {}
         _adapt_arguments(args, encoder, parts=self._parts, is_stream=is_stream)
         others = list(callbacks or [])
         self.loss_state = take_loss_state(others, [] if losses is None else losses)
@@ -154,16 +157,23 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             callbacks=[self.loss_state, *others],
             **kwargs,
         )
+
+        # Of what the host has made of them.
         if self.model_init is not None:
             self._replace_losses(self.model)
+        columns = columns_by_data_set(train_dataset, eval_dataset)
+        self._check_names_of_options(columns, losses)
+        self._prepare_collator(encoder)
+        self._read_once = self._values_read_once()
+
+    def _check_names_of_options(self, columns: dict[str, set[str]], losses: Any) -> None:
+        """Refuse losses, prompts and routes of data sets or columns that there are not."""
         check_named_columns(
-            columns_by_data_set(train_dataset, eval_dataset),
+            columns,
             prompts=getattr(self.data_collator, "prompts", None),
             router_mapping=getattr(self.data_collator, "router_mapping", None),
             loss=losses,
         )
-        self._prepare_collator(encoder)
-        self._read_once = self._values_read_once()
 
     def _values_read_once(self) -> dict[str, Any]:
         """The arguments that the Trainer has read, which no trial of a search may change."""
