@@ -11,6 +11,7 @@ from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
     known_documents,
+    print_note_without_documents,
     sample_vectors,
 )
 from st_xlret.commands.verdict import print_result
@@ -33,10 +34,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     options.of_fit.check(options.strength_or_auto)
     store = stored.open_store()
     store.refuse_mapped()
-    queries = None
-    if options.queries:
-        address = " ".join(options.queries)  # several are no address
-        queries = replace(stored, vectors=address).open_store()
+    queries = _open_queries(stored, options)
     of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
     sample = _sample_to_fit(store, texts, of_fit, of_fit.min_texts)
     documents = sample.vectors
@@ -47,6 +45,8 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     unlabelled = None
     if queries is not None and not options.qrels:
         unlabelled = _sample_to_fit(queries, texts, of_fit, of_fit.min_queries).vectors
+    ids = known_documents(sample)
+    print_note_without_documents(ids)
     fitted, comparison = fit_with_panels(
         documents,
         of_fit,
@@ -54,7 +54,7 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         encoder=texts.load_encoder() if texts.model else None,
         queries=unlabelled,
         phrases=options.phrases,
-        ids=known_documents(sample),
+        ids=ids,
     )
     if queries is None or not options.qrels:
         _write_map(fitted, comparison, options)
@@ -67,6 +67,14 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         _write_map(fitted, comparison, options, judged=judged.as_json())
         print(f"\n{judged}\n")
     _print_usage_of_map(fitted, options.output)
+
+
+def _open_queries(stored: StoreArguments, options: Arguments) -> Store | None:
+    """The vectors of queries, which have the fields of the documents; None without queries."""
+    if not options.queries:
+        return None
+    address = " ".join(options.queries)  # several are no address
+    return replace(stored, vectors=address).open_store()
 
 
 def _sample_to_fit(

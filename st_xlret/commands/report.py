@@ -25,6 +25,7 @@ from st_xlret.commands.sources import (
     check_sources,
     known_documents,
     parse_sources,
+    print_note_without_documents,
     sample_vectors,
 )
 from st_xlret.commands.verdict import (
@@ -119,9 +120,11 @@ def _compare_for_vectors(
     store = stored.open_store()
     sample = sample_vectors(store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed)
     documents = sample.vectors
+    ids = known_documents(sample)
+    print_note_without_documents(ids)
     _, comparison = fit_and_compare(
         documents,
-        ids=known_documents(sample),
+        ids=ids,
         options=replace(_usual_options(documents), queries_only=True, metric=store.metric),
         texts=count,
         neighbours=options.neighbours,

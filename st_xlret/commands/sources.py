@@ -211,7 +211,8 @@ def sample_vectors(
 ) -> StoredSample:
     """Vectors of each language of a store, at most `count`, and their documents.
 
-    Languages with fewer than `min_texts` are left out, and named; all are a `ValueError`.
+    How many there are is printed. Languages with fewer than `min_texts` are left out, and named;
+    all are a `ValueError`.
     """
     mapped = f", mapped by the calibration {store.origin}" if store.origin else ""
     print(f"{store.name}: {len(store)} vectors of {store.dimension} dimensions{mapped}")
@@ -240,7 +241,7 @@ def sample_vectors(
 def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
     """The documents that vectors are of, whose own are no neighbours; None if all are.
 
-    They tell nothing where no two vectors are of one, or all of a language are; this is printed.
+    They tell nothing where no two vectors are of one, or all of a language are.
     """
     vectors = 0
     documents = 0
@@ -250,7 +251,10 @@ def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
         vectors += len(names)
         documents += distinct
         fewest = min(fewest, distinct)
-    if documents < vectors and fewest > 1:
-        return sample.documents
-    print("note: without a field 'document', vectors of one document count as neighbours, too")
-    return None
+    return sample.documents if documents < vectors and fewest > 1 else None
+
+
+def print_note_without_documents(documents: object | None) -> None:
+    """Say what it means that the documents of vectors are not known."""
+    if documents is None:
+        print("note: without a field 'document', vectors of one document count as neighbours, too")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from st_xlret.columns import Role
 from st_xlret.encoding import PROMPT_NAMES, role_prompt, task_languages
 from st_xlret.hub.card import copy_card_data, set_card_calibration
-from st_xlret.hub.lengths import mean_lengths
+from st_xlret.hub.lengths import measure_mean_lengths
 from st_xlret.hub.loading import check_finite
 from st_xlret.languages import language_form
 from st_xlret.modules.calibration_layer import CalibrationLayer
@@ -126,7 +126,7 @@ def _lengths_before_normalize(
     """The lengths by which maps may stand before the last `Normalize`; None if they may not."""
     if not pooled or not documents.language_agnostic or not isinstance(model[-1], Normalize):
         return None
-    return mean_lengths(pooled, {"document": documents, "query": queries or documents})
+    return measure_mean_lengths(pooled, {"document": documents, "query": queries or documents})
 
 
 def _with_layer(

@@ -45,7 +45,7 @@ def pooled_rows(model: SentenceTransformer, texts: Sequence[str]) -> dict[Role, 
     return pooled
 
 
-def mean_lengths(
+def measure_mean_lengths(
     pooled: Mapping[Role, Tensor], layers: Mapping[Role, CalibrationLayer]
 ) -> dict[Role, float] | None:
     """The mean length of each role's rows; None where it cannot stand for that of each row.

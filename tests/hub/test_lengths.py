@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from st_xlret import CalibrationLayer
-from st_xlret.hub.lengths import mean_lengths
+from st_xlret.hub.lengths import measure_mean_lengths
 
 
 def rows_of_lengths(*lengths: float) -> torch.Tensor:
@@ -31,7 +31,7 @@ def moved_by(offset: float) -> CalibrationLayer:
 def test_queries_alone_may_turn_by_a_tenth(lengths: tuple, changes_little: bool) -> None:
     pooled = {"document": rows_of_lengths(1.0, 1.0), "query": rows_of_lengths(*lengths)}
     layers = {"document": CalibrationLayer(2), "query": moved_by(0.5)}
-    found = mean_lengths(pooled, layers)  # type: ignore[arg-type]
+    found = measure_mean_lengths(pooled, layers)  # type: ignore[arg-type]
     assert (found is not None) == changes_little
 
 
@@ -40,5 +40,5 @@ def test_one_map_for_both_sides_may_turn_by_less(lengths: tuple, changes_little:
     layer = moved_by(0.5)
     rows = rows_of_lengths(*lengths)
     pooled = {"document": rows, "query": rows}
-    found = mean_lengths(pooled, {"document": layer, "query": layer})  # type: ignore[arg-type]
+    found = measure_mean_lengths(pooled, {"document": layer, "query": layer})  # type: ignore[arg-type]
     assert (found is not None) == changes_little
