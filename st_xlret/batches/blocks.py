@@ -92,7 +92,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         self.block_size = options.block_size
         self.sentences_per_batch = batch_size * self.ranks * options.block_size
         self.documents = find_documents(dataset, skip_empty=True)
-        self.groups = self.documents.several_sentences_by_language()
+        self.groups = self.documents.long_documents_by_language()
         if not self.groups:
             raise ValueError("no document gives a block of two sentences or more")
         sentences = np.array([self.documents.lengths[group].sum() for group in self.groups])

@@ -26,7 +26,7 @@ class DocumentRows(NamedTuple):
     lengths: np.ndarray
     languages: np.ndarray
 
-    def several_sentences_by_language(self) -> list[np.ndarray]:
+    def long_documents_by_language(self) -> list[np.ndarray]:
         """The numbers of the documents of two sentences or more, by language."""
         numbers = np.flatnonzero(self.lengths > 1)
         languages = self.languages[numbers]

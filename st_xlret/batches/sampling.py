@@ -255,7 +255,7 @@ class WindowBatchSampler(LanguageBatchSampler):
     def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language: their places in `documents.rows`."""
         groups = []
-        for documents in self.documents.several_sentences_by_language():
+        for documents in self.documents.long_documents_by_language():
             is_of_language = np.zeros(len(self.documents.lengths), dtype=bool)
             is_of_language[documents] = True
             is_of_sentence = np.repeat(is_of_language, self.documents.lengths)

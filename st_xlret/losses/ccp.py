@@ -189,7 +189,7 @@ class CCPLoss(CrossLingualLoss):
             cross_language_negatives=self.cross_language_negatives,
             normalize=self.normalize,
             queue_is_normalized=True,
-            **self._queue(tags["language_id"]),
+            **self._queue_arguments(tags["language_id"]),
         )
         # After the loss: a window is no negative of itself.
         self._enqueue(z_contexts, tags)
@@ -202,7 +202,7 @@ class CCPLoss(CrossLingualLoss):
             if kind in tags and not torch.equal(*tags[kind].chunk(2)):
                 self.refuse(f"a window of the batch has sentences with two values of {kind}")
 
-    def _queue(self, language: Tensor) -> dict[str, Any]:
+    def _queue_arguments(self, language: Tensor) -> dict[str, Any]:
         """The keys of the bank that a batch is compared with.
 
         There are none in evaluation: equal weights have equal losses, however full the bank.

@@ -29,7 +29,8 @@ def test_one_column_with_language_document_and_position(collator: CrossLingualDa
         {"sentence": "rain", "language": "sw", "document": 4.5, "position": 2},
     ]
     batch = collator(rows)
-    sun, rain = text_to_id("sun moon"), text_to_id("rain")
+    sun = text_to_id("sun moon")
+    rain = text_to_id("rain")
     documents = [4, text_to_id("a"), 2**40, text_to_id("4.5")]
     expected = {
         "text_id": [sun, rain, sun, rain],

@@ -256,10 +256,8 @@ def test_what_a_collator_takes_for_texts(
         "report_to": "none",
         "save_strategy": "no",
     }
-    args, collate = (
-        SentenceTransformerTrainingArguments(str(tmp_path), **options),
-        collator(loss.model.preprocess),
-    )
+    args = SentenceTransformerTrainingArguments(str(tmp_path), **options)
+    collate = collator(loss.model.preprocess)
     for start in (SentenceTransformerTrainer.train, SentenceTransformerTrainer.evaluate):
         trainer = SentenceTransformerTrainer(
             loss.model, args, dataset, dataset, loss=loss, data_collator=collate
@@ -273,7 +271,8 @@ def test_a_forgotten_callback_and_a_batch_that_teaches_nothing_are_said_once(
 ) -> None:
     columns = [tiny.features(MODEL, tiny.window_rows(4))]
     of_one_document = [tiny.features(MODEL, tiny.window_rows(1) * 2)]
-    loss, kept = CCPLoss(MODEL), CCPLoss(MODEL)
+    loss = CCPLoss(MODEL)
+    kept = CCPLoss(MODEL)
     kept.state_is_kept = True
     with caplog.at_level(logging.WARNING):
         with torch.no_grad():

@@ -32,13 +32,15 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
         name != left_out for name in ("document", "text", "normalize")
     )
     model = tiny.static()
-    head, other_head = AsymmetricBNHead(8, out_features=5), AsymmetricBNHead(8, out_features=5)
+    head = AsymmetricBNHead(8, out_features=5)
+    other_head = AsymmetricBNHead(8, out_features=5)
     other_head.load_state_dict(head.state_dict())
     shared: Any = {"temperature": 0.2, "cross_language_negatives": cross, "normalize": normalize}
     masks: Any = {"mask_same_document": mask_document, "mask_same_text": mask_text}
     loss = CCPLoss(model, head, LanguageMemoryBank(5, 6), **masks, **shared)
     bank = LanguageMemoryBank(5, 6)
-    english, french = tiny.window_rows(3), tiny.window_rows(3, seed=1, language="fr")
+    english = tiny.window_rows(3)
+    french = tiny.window_rows(3, seed=1, language="fr")
     rows = english[:3] + french[:3] + english[3:] + french[3:]
     rows[1]["sentence"] = rows[2]["sentence"]
     for side in (0, 6):
@@ -65,11 +67,9 @@ def test_equals_the_functional_loss_on_its_parts(cross: bool, left_out: str) -> 
 
 def test_what_is_no_window_is_refused() -> None:
     model = tiny.static()
-    loss, rows, untagged = (
-        CCPLoss(model, bank_size=4),
-        tiny.window_rows(4),
-        model.preprocess(["sun", "moon"]),
-    )
+    loss = CCPLoss(model, bank_size=4)
+    rows = tiny.window_rows(4)
+    untagged = model.preprocess(["sun", "moon"])
     of_two_languages = [*rows[:5], {**rows[5], "language": "fr"}, *rows[6:]]
     for named, columns in (
         ("document_id", [tiny.features(model, rows[:3] + rows[:1] + rows[2:])]),

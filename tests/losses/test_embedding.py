@@ -23,7 +23,8 @@ def gradients(loss: torch.nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize("make", [msm, SemanticContrastiveLoss, RetrievalContrastiveLoss, taught])
 @pytest.mark.parametrize(("texts", "tokens"), [(1, 1), (3, 40), (100, 400)])
 def test_micro_batches_equal_one_pass(make: Any, texts: int, tokens: int) -> None:
-    results, passes = [], []
+    results = []
+    passes = []
     size = {"mini_batch_size": texts} if make is msm else {"mini_batch_num_tokens": tokens}
     sides = [tiny.sentence(random.Random(i), 1 + i % 7) for i in range(16)]
     for options in ({}, size):
@@ -101,7 +102,8 @@ def test_columns_with_prompts_of_different_lengths_have_the_vectors_of_encode(
 ) -> None:
     model = tiny.transformer()
     model.set_pooling_include_prompt(include_prompt)
-    prompts, rows = {"source": "wind snow leaf ", "target": "leaf "}, tiny.pairs(8).to_list()
+    prompts = {"source": "wind snow leaf ", "target": "leaf "}
+    rows = tiny.pairs(8).to_list()
     vectors = embed_columns(model, columns(model, rows, prompts=prompts))
     for (name, prompt), of_column in zip(prompts.items(), vectors, strict=True):
         expected = model.encode([row[name] for row in rows], prompt=prompt, convert_to_tensor=True)

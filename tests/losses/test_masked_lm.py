@@ -107,17 +107,20 @@ def test_loss_and_gradients_equal_the_checkpoints_own(
 def hide(loss: MaskedLMLoss, texts: list[str]) -> tuple[Tensor, ...]:
     """The tokens that are no padding and not special, what is read, and what is predicted."""
     features = loss.model.preprocess(texts)
-    ids, attention = features["input_ids"], features["attention_mask"].bool()
+    ids = features["input_ids"]
+    attention = features["attention_mask"].bool()
     special = torch.isin(ids, torch.tensor(tiny.tokenizer().all_special_ids))
     return ids, attention & ~special, *loss.mask_tokens(ids, attention)
 
 
 def test_masking_follows_bert() -> None:
-    loss, dice = MaskedLMLoss(tiny.transformer(), seed=0), random.Random(0)
+    loss = MaskedLMLoss(tiny.transformer(), seed=0)
+    dice = random.Random(0)
     texts = [tiny.sentence(dice, 3 + i % 6) for i in range(3200)]
     ids, candidates, read, chosen = hide(loss, texts)
     assert not (chosen & ~candidates).any() and torch.equal(read[~chosen], ids[~chosen])
-    count, mask_token = int(chosen.sum()), tiny.tokenizer().mask_token_id
+    count = int(chosen.sum())
+    mask_token = tiny.tokenizer().mask_token_id
     assert count / int(candidates.sum()) == pytest.approx(0.15, abs=0.02)
     assert (read[chosen] == mask_token).sum() / count == pytest.approx(0.8, abs=0.03)
     assert (read[chosen] == ids[chosen]).sum() / count == pytest.approx(0.1, abs=0.03)
@@ -294,19 +297,15 @@ def test_a_head_that_cannot_be_used_apart_is_none(
 
 
 def test_a_new_head_learns_while_the_encoder_stays() -> None:
-    texts, options = (
-        tiny.texts(200)["sentence"],
-        {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15},
-    )
+    texts = tiny.texts(200)["sentence"]
+    options = {"learning_rate": 3e-2, "max_steps": 30, "evaluate_every": 15}
     curves = []
     for low in (False, True):
         model = tiny.transformer(dropout=0.1).train()
         torch.manual_seed(0)
         loss = MaskedLMLoss(model, seed=0)
-        encoder, random_state = (
-            [p.clone() for p in model.parameters()],
-            torch.random.get_rng_state(),
-        )
+        encoder = [p.clone() for p in model.parameters()]
+        random_state = torch.random.get_rng_state()
         with torch.autocast("cpu", torch.bfloat16, enabled=low):
             curves.append(loss.train_head(texts, **options))
         assert all(torch.equal(*pair) for pair in zip(encoder, model.parameters(), strict=True))

@@ -35,7 +35,8 @@ def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
     p = torch.cat(parts)
     predicted = [*range(9)]  # the last document has one sentence
     if loss.heads != "none":
-        p, h = loss.projections[0](p), loss.projections[-1](h)
+        p = loss.projections[0](p)
+        h = loss.projections[-1](h)
     options = {
         "mu": loss.mu,
         "temperature": loss.temperature,
@@ -65,7 +66,8 @@ def by_hand(loss: MSMLoss, features: dict[str, Tensor]) -> Tensor:
 def test_equals_its_parts_one_sentence_after_another(
     model: SentenceTransformer, heads: str, options: dict
 ) -> None:
-    loss, other = msm(model, heads=heads, **options), msm(model, heads=heads, **options)
+    loss = msm(model, heads=heads, **options)
+    other = msm(model, heads=heads, **options)
     texts = [*TEXTS[:6], TEXTS[1], *TEXTS[7:]]
     for seed in (0, 1):
         of_blocks = {"seed": seed, "languages": [EN, EN, EN, FR], "texts": texts}
@@ -119,7 +121,8 @@ def test_negatives_are_drawn_by_seed_and_step(model: SentenceTransformer) -> Non
 
 
 def test_bad_batches(model: SentenceTransformer) -> None:
-    loss, features = msm(model), block_features(model)
+    loss = msm(model)
+    features = block_features(model)
     for tag in ("block_id", "sentence_position", "language_id"):
         with pytest.raises(ValueError, match=tag):
             loss([{name: tensor for name, tensor in features.items() if name != tag}])

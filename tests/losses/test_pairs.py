@@ -61,7 +61,8 @@ def retrieval(q: Tensor, *passages: Tensor, **options: Any) -> Tensor:
 def test_equals_the_equation_over_the_encoder(
     make: Any, kind: Any, options: Any, equation: Any, count: int
 ) -> None:
-    model, names = make(), NAMES[:count]
+    model = make()
+    names = NAMES[:count]
     rows = rows_with_others()
     if kind is RetrievalContrastiveLoss:
         names = ("query", "positive", "negative")[:count]
@@ -78,7 +79,8 @@ def test_equals_the_equation_over_the_encoder(
 
 
 # Pairs 1 and 3 share their target, and pairs 3 and 5 their source.
-SOURCES, TARGETS = torch.tensor([0, 1, 2, 3, 4, 3]), torch.tensor([0, 1, 2, 1, 4, 5])
+SOURCES = torch.tensor([0, 1, 2, 3, 4, 3])
+TARGETS = torch.tensor([0, 1, 2, 1, 4, 5])
 GROUPS = torch.tensor([0, 1, 2, 1, 4, 1])
 
 
@@ -97,8 +99,10 @@ GROUPS = torch.tensor([0, 1, 2, 1, 4, 1])
 def test_pairs_that_share_a_text_with_each_other_or_with_a_third_are_no_negatives(
     kind: Any, equation: Any, tags: dict[str, Tensor]
 ) -> None:
-    model, rows = tiny.static(), rows_with_others()
-    rows[3]["target"], rows[5]["source"] = rows[1]["target"], rows[3]["source"]
+    model = tiny.static()
+    rows = rows_with_others()
+    rows[3]["target"] = rows[1]["target"]
+    rows[5]["source"] = rows[3]["source"]
     source, target = (model(features)["sentence_embedding"] for features in columns(model, rows))
     torch.testing.assert_close(kind(model)(columns(model, rows)), equation(source, target, **tags))
     untagged = [
@@ -168,7 +172,8 @@ def test_the_passage_encoder_alone_is_trained(
 
 
 def test_a_router_without_a_document_route_is_left_alone() -> None:
-    first, second = tiny.static(seed=1), tiny.static(seed=2)
+    first = tiny.static(seed=1)
+    second = tiny.static(seed=2)
     model = SentenceTransformer(
         modules=[Router({"left": list(first), "right": list(second)})], device="cpu"
     )
@@ -179,7 +184,8 @@ def test_a_router_without_a_document_route_is_left_alone() -> None:
     torch.testing.assert_close(SemanticContrastiveLoss(model)(mapped), expected)
 
 
-TEXTS, LABELS = tiny.texts(3)["sentence"], torch.tensor([4, 0, 4])
+TEXTS = tiny.texts(3)["sentence"]
+LABELS = torch.tensor([4, 0, 4])
 
 
 @pytest.mark.parametrize("make", [tiny.static, tiny.transformer])
@@ -200,7 +206,8 @@ def test_distillation_equals_its_equation_with_the_whole_teacher_as_the_bank(mak
 
 @pytest.mark.parametrize("bank_size", [0, 5, 6, 9])
 def test_the_bank_is_drawn_by_the_batch_alone_and_no_vector_counts_twice(bank_size: int) -> None:
-    vectors, student = torch.randn(6, 8), torch.randn(3, 8)
+    vectors = torch.randn(6, 8)
+    student = torch.randn(3, 8)
     loss = SimilarityDistillationLoss(tiny.static(), vectors, bank_size=bank_size)
     rows = [*range(6)] if bank_size >= 6 else sorted({*loss.bank_rows(LABELS).tolist()})
     assert {0, 4} <= {*rows}

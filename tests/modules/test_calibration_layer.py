@@ -13,11 +13,9 @@ from tests import tiny
 @pytest.fixture
 def layer() -> CalibrationLayer:
     """Three maps in two of four dimensions."""
-    basis, matrix, offset = (
-        torch.linalg.qr(torch.randn(4, 2)).Q,
-        torch.randn(3, 2, 2),
-        torch.randn(3, 2),
-    )
+    basis = torch.linalg.qr(torch.randn(4, 2)).Q
+    matrix = torch.randn(3, 2, 2)
+    offset = torch.randn(3, 2)
     tensors = {"basis": basis.contiguous(), "matrix": matrix, "offset": offset}
     about: dict[str, Any] = {
         "pivot": "en",
@@ -36,7 +34,8 @@ def features(rows: torch.Tensor, *codes: str) -> dict[str, torch.Tensor]:
 
 
 def test_transform_is_the_language_s_affine_map(layer: CalibrationLayer) -> None:
-    rows, (weight, bias) = torch.randn(5, 4), layer.map_of("fr")
+    rows = torch.randn(5, 4)
+    weight, bias = layer.map_of("fr")
     torch.testing.assert_close(layer.transform(rows, "fr"), rows @ weight.T + bias)
     assert torch.equal(CalibrationLayer(4, ["en"]).transform(rows, "en"), rows)
     assert all(
@@ -55,7 +54,8 @@ def test_transform_is_the_language_s_affine_map(layer: CalibrationLayer) -> None
 def test_forward_maps_each_row_by_its_language_or_all_by_one_and_gradients_pass(
     layer: CalibrationLayer,
 ) -> None:
-    rows, codes = torch.randn(6, 4, requires_grad=True), ["fr", "en", "pt-br", "fr", "en", "en"]
+    rows = torch.randn(6, 4, requires_grad=True)
+    codes = ["fr", "en", "pt-br", "fr", "en", "en"]
     mapped = layer(features(rows, *codes))["sentence_embedding"]
     torch.testing.assert_close(
         mapped, torch.stack([layer.transform(*each) for each in zip(rows, codes, strict=True)])

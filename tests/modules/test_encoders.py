@@ -49,7 +49,8 @@ def test_a_tokenizer_for_several_scripts() -> None:
 def test_an_encoder_is_saved_and_loaded(
     tmp_path: Path, pooling: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tokenizer, long = train_tokenizer(TEXTS, 100), [" ".join(TEXTS * 4), *TEXTS]
+    tokenizer = train_tokenizer(TEXTS, 100)
+    long = [" ".join(TEXTS * 4), *TEXTS]
     if pooling is None:
         model = static_encoder(tokenizer, features=64)
         assert model[0].embedding.weight.norm(dim=1).mean().item() == pytest.approx(1.0, abs=0.05)
@@ -102,8 +103,11 @@ def test_the_layer_weights_are_fixed(model: SentenceTransformer) -> None:
 
 def test_settings_and_device_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = tiny.transformer()
-    plain.prompts, plain.default_prompt_name = {"query": "wind ", "document": "snow "}, "query"
-    plain.similarity_fn_name, plain.truncate_dim, plain.model_card_data.license = "dot", 16, "mit"
+    plain.prompts = {"query": "wind ", "document": "snow "}
+    plain.default_prompt_name = "query"
+    plain.similarity_fn_name = "dot"
+    plain.truncate_dim = 16
+    plain.model_card_data.license = "mit"
     plain.set_pooling_include_prompt(False)
     monkeypatch.setattr("sentence_transformers.base.model.get_device_name", lambda: "meta")
     for model in (first_last_encoder(plain), with_two_encoders(plain)):

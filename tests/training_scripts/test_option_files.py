@@ -107,7 +107,8 @@ def test_the_losses_are_those_of_the_papers_or_as_the_options_say(
     expected: dict[str, Any],
     train: Runner,
 ) -> None:
-    name, file = script_of(option_file), FOLDER / f"{option_file}.yaml"
+    name = script_of(option_file)
+    file = FOLDER / f"{option_file}.yaml"
     if options is not None:
         file = write_text(
             train.folder / "losses.yaml", json.dumps({"loss_options": {loss: options}})

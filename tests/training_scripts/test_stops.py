@@ -60,7 +60,8 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
 
 def break_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the loss of the fourth batch be NaN."""
-    factors, forward = iter([1.0, 1.0, 1.0, math.nan]), CCPLoss.forward
+    factors = iter([1.0, 1.0, 1.0, math.nan])
+    forward = CCPLoss.forward
     monkeypatch.setattr(
         CCPLoss, "forward", lambda self, *args: forward(self, *args) * next(factors)
     )
