@@ -88,6 +88,9 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     )
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
     queries = sample_queries_to_fit(options.queries or None, list(sample), of_fit, count)
+    if queries is not None:
+        counts = [f"{code} {len(questions)}" for code, questions in queries.items()]
+        print(f"questions: {', '.join(counts)}")
     pairs = None
     if options.pairs:
         pairs = st_xlret.load_pairs(

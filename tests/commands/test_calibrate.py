@@ -51,6 +51,8 @@ def test_by_default_the_result_needs_no_language(folder: Path, capsys: Any) -> N
     printed = capsys.readouterr().out
     assert "| 1 (used) " in printed
     assert "encode_query" in printed
+    counts = [f"{code} {len(set(sentences(code)))}" for code in sorted(WORDS)]
+    assert f"questions: {', '.join(counts)}\n" in printed
     means = []
     for code in WORDS:
         questions = [f"{text}?" for text in sentences(code)]
