@@ -36,7 +36,7 @@ from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
-from st_xlret.training.queries import QueryOptions, calibrated_queries
+from st_xlret.training.queries import QueryOptions, calibrated_query_vectors
 from st_xlret.training.run import Run, run_script
 from st_xlret.training.teacher import distillation_data
 
@@ -136,7 +136,7 @@ def ranking_loss(
     """Each query is to rank the documents as its calibrated vector does."""
     before = RoleEncoder.of_model(model, precision=run.args.precision)
     vectors = before.embed(documents, "document")
-    teacher = calibrated_queries(before, questions, vectors)
+    teacher = calibrated_query_vectors(before, questions, vectors)
     options = run.loss_arguments(
         "query",
         documents=torch.cat(list(vectors.values())),

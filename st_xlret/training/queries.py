@@ -146,7 +146,7 @@ class QueryOptions:
         return sample_queries(sources, None, texts_per_language=_QUERIES, seed=seed)
 
 
-def calibrated_queries(
+def calibrated_query_vectors(
     encoder: RoleEncoder, queries: dict[str, list[str]], documents: dict[str, Tensor]
 ) -> Tensor:
     """The vectors (n, d) of queries, in their order, as `calibrate --queries_only` maps them.

@@ -80,7 +80,7 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
     return digest.hexdigest()
 
 
-def checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
+def find_checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
     """The checkpoint from which a run goes on; None where it begins anew.
 
     Exits if the run of the checkpoint had other options.

@@ -33,7 +33,7 @@ from st_xlret.training.loss_options import LossOptions
 from st_xlret.training.output_folder import WRITER, claim_folder, delete_earlier_run
 from st_xlret.training.plots import plot_training
 from st_xlret.training.resume import (
-    checkpoint_to_resume,
+    find_checkpoint_to_resume,
     has_all_steps,
     options_of_groups,
     options_to_compare,
@@ -120,7 +120,7 @@ class Run:
         self._prepare_trainer(trainer)
         if is_first and not self.args.resume:
             delete_earlier_run(self.output)
-        checkpoint = checkpoint_to_resume(self.args, self.options)
+        checkpoint = find_checkpoint_to_resume(self.args, self.options)
         before = _evaluator_scores(used, model) if is_first else {}
         started = time.perf_counter()
         if checkpoint is not None and has_all_steps(checkpoint, self.args):
@@ -250,6 +250,7 @@ class LogOftenInShortRuns(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Log about twenty times, where the steps of the arguments give fewer lines."""
+        # `state.logging_steps` stays, which the host compares with that of a checkpoint.
         steps = max(1, state.max_steps // _LINES)
         if args.logging_strategy == "steps" and steps < state.logging_steps:
             control.should_log = state.global_step % steps == 0

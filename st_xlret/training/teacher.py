@@ -157,11 +157,12 @@ def teacher_vectors(
 ) -> Tensor:
     """The teacher's vectors (M, d) of the goals, queries first.
 
-    They are kept in a folder named after encoder and texts.
+    They are kept in a folder named after encoder and texts. All ranks call it: the first one embeds
+    while the others wait.
     """
     weights = fingerprint(teacher)
     parts = []
-    with PartialState().main_process_first():  # rank 0 embeds while the others wait
+    with PartialState().main_process_first():
         for role in COLUMN_OF_ROLE:
             texts = data.texts[role]
             if texts:

@@ -413,7 +413,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     ) -> Any:
         """The loss of a batch.
 
-        In training, its tokens are counted, and a loss that is not finite stops the run.
+        In training, its tokens are counted, and a loss that is not finite stops the run. All ranks
+        call it together.
         """
         name = inputs.get("dataset_name", "")
         count = _count_tokens(inputs)

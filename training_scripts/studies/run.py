@@ -250,7 +250,7 @@ class Study:
         While the best is at an end of those that were tried, one beyond it is added, `further` at
         most.
         """
-        scores = {rate: self.score_of(name, rate) for rate in self.rows[name].rates}
+        scores = {rate: self.read_score(name, rate) for rate in self.rows[name].rates}
         if len(scores) < 2:
             return scores
         for _ in range(self.tune.get("further", 0)):
@@ -260,10 +260,10 @@ class Study:
             beyond = rate_beyond(scores, best)
             if beyond is None:
                 break
-            scores[beyond] = self.score_of(name, beyond)
+            scores[beyond] = self.read_score(name, beyond)
         return scores
 
-    def score_of(self, name: str, rate: float) -> float | None:
+    def read_score(self, name: str, rate: float) -> float | None:
         """The held-out score of a row with a rate: -inf if that failed, None if it is not there."""
         folder = self.folder(name, self.seeds[0], rate)
         path = self.tune["by"]
@@ -274,7 +274,7 @@ class Study:
         return scores[0] if scores else -math.inf
 
     def choose_rate(self, name: str) -> None:
-        """Train a row by its first seed with each rate, and keep the model of the best one."""
+        """Train a row by its first seed with each rate; the models of all but the best go."""
         row = self.rows[name]
         if len(row.rates) == 1 or not self.is_ready(row):
             return
@@ -306,8 +306,8 @@ class Study:
         seed = self.seeds[0]
         folder = self.folder(name, seed, rate)
         model = folder / "model"
-        is_made = self.make(name, seed, rate)
-        if is_made and self.measure(folder, model, seed, self.tune["measure"]):
+        is_made = self.make_model(name, seed, rate)
+        if is_made and self.measure_model(folder, model, seed, self.tune["measure"]):
             return
         if rate in self.rows[name].rates:
             return
@@ -329,14 +329,14 @@ class Study:
         for name in wanted:
             if self.rows[name].rates:
                 tuned.add(self.rows[name].rate_of or name)
-        self.prepare([self.rows[name] for name in wanted])
+        self.prepare_files([self.rows[name] for name in wanted])
         for name in self.rows:
             if name in tuned:
                 self.choose_rate(name)
             if name in wanted:
                 self.made[name] = self.run_row(name)
 
-    def prepare(self, rows: Iterable[Row]) -> None:
+    def prepare_files(self, rows: Iterable[Row]) -> None:
         """Run the commands that make what these rows, or what is measured of them, mention."""
         options = [row.options for row in rows]
         mentioned = json.dumps([options, self.content["measure"], self.tune])
@@ -381,15 +381,15 @@ class Study:
         rate = self.rate(name)
         made = {}
         for seed in self.seeds_of(row):
-            made[seed] = self.make(name, seed, rate)
+            made[seed] = self.make_model(name, seed, rate)
         for seed, is_made in made.items():
             if is_made:
                 folder = self.folder(name, seed)
                 model = self.model(name, seed)
-                self.measure(folder, model, seed, self.content["measure"])
+                self.measure_model(folder, model, seed, self.content["measure"])
         return all(made.values())
 
-    def make(self, name: str, seed: int, rate: float | None) -> bool:
+    def make_model(self, name: str, seed: int, rate: float | None) -> bool:
         """Train or merge a model that is not there yet; whether it is there.
 
         One of another command is refused.
@@ -437,7 +437,9 @@ class Study:
         words = self.words({"script": row.script, "options": options}, values)
         return words + shlex.split(self.arguments.options)
 
-    def measure(self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]) -> bool:
+    def measure_model(
+        self, folder: Path, model: Path, seed: int, commands: Mapping[str, Any]
+    ) -> bool:
         """Run the commands whose files are not there yet; whether all are there at the end."""
         values: dict[str, object] = {"trained": model, "folder": folder, "seed": seed}
         for file, command in commands.items():
