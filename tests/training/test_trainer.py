@@ -203,6 +203,9 @@ def test_trials_of_a_search_choose_arguments_of_ours_but_not_those_that_are_read
     assert not changed(tiny.transformer().state_dict(), trainer.model)
     with pytest.raises(ValueError, match="token_dropout"):
         trainer.train(trial={"token_dropout": 0.5})
+    # The arguments name it still, and the collator does not have it.
+    with pytest.raises(ValueError, match="token_dropout"):
+        trainer.train(trial={"keep_trained": 0.0})
 
 
 # Arguments of the host
