@@ -125,6 +125,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
 
     rows_of_draw = 1
     """Rows of a batch that are made of one that is drawn."""
+    needed = "a row with texts"
+    """What a data set needs, for errors."""
 
     def __init__(self, dataset: Dataset, batch_size: int, options: Rows, *, seed: int = 0) -> None:
         # With several processes, batches of another length than this would be dropped.
@@ -135,7 +137,8 @@ class LanguageBatchSampler(DefaultBatchSampler):
         self.groups = [group for group in self.rows_by_language(dataset) if len(group)]
         if not self.groups:
             raise ValueError(
-                f"there is nothing to draw for {options}: none of {len(dataset)} rows can be used"
+                f"there is nothing to draw for {options} from {len(dataset)} rows: {self.needed} "
+                "is needed"
             )
 
     def __len__(self) -> int:
@@ -245,6 +248,7 @@ class WindowBatchSampler(LanguageBatchSampler):
 
     options: Windows
     rows_of_draw = 2
+    needed = "a document of two sentences or more"
 
     def __init__(
         self, dataset: Dataset, batch_size: int, options: Windows, *, seed: int = 0
