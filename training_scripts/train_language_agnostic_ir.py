@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         questions, question_evaluator = data.questions_and_evaluator(
             encoder.model, args, languages=kept
         )
-    pairs, pair_evaluator = data.load_pairs(args.seed)
+    pairs, pair_evaluator = data.pairs_and_evaluator(args.seed)
     others = data.load_documents() if method.language_weight else None
     check_data(questions, pairs, method)
 

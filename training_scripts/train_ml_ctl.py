@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     with_words = method.mode.startswith("ML-CTL")
 
     # 1. Data: parallel sentences, some of which are held out.
-    pairs, evaluator = data.load_pairs(args.seed)
+    pairs, evaluator = data.pairs_and_evaluator(args.seed)
     if pairs is None:
         raise ValueError("there is nothing to train on: give parallel sentences with --pairs")
     if method.lower_case:

@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
 
     # 1. Data: documents as sentences in their order, and parallel sentences, some held out.
     documents = data.load_documents()
-    pairs, evaluator = data.load_pairs(args.seed)
+    pairs, evaluator = data.pairs_and_evaluator(args.seed)
     texts = text_and_language_columns(sentences=documents, pairs=pairs)
     if documents is None and (pairs is None or not method.pairs_ratio):
         raise ValueError(

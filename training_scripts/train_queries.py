@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     check_options(encoder, args)
 
     # 1. Data: translations; or questions, or sentences in their place, and documents to rank.
-    pairs, evaluator = data.load_pairs(args.seed)
+    pairs, evaluator = data.pairs_and_evaluator(args.seed)
     if pairs is not None:
         translations = distillation_data(pairs, pivot=data.pivot, query_share=1.0, seed=args.seed)
         queries = translations.datasets["query"]

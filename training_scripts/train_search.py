@@ -109,13 +109,13 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     run = Run(args, encoder, data, method)
 
     # 1. Data: translations and questions, some of which are held out.
-    pairs, pair_evaluator = data.load_pairs(args.seed)
+    pairs, pair_evaluator = data.pairs_and_evaluator(args.seed, pivot=method.pivot)
     if pairs is None:
         raise ValueError(
             "there is nothing to learn from: give --pairs, translations from or into English"
         )
     negatives = method.negatives if method.questions_ratio else 0
-    questions, question_evaluator = data.load_answers(
+    questions, question_evaluator = data.answers_and_evaluator(
         args, method.pivot, negatives, 5 * data.evaluation_pairs
     )
 

@@ -59,14 +59,17 @@ class PairOptions(TextOptions):
         "Pairs per language pair to hold out: they measure, and choose the best.",
     )
 
-    def load_pairs(
+    def pairs_and_evaluator(
         self,
         seed: int,
+        *,
         role: Role | None = None,
+        pivot: str | None = None,
     ) -> tuple[Dataset | None, TatoebaEvaluator | None]:
-        """Parallel sentences to train on, and an evaluator of those held out, as `role`.
+        """Parallel sentences to train on, and an evaluator of those held out.
 
-        None where there are none.
+        None where there are none. It embeds them as `role`, and measures those with a side in
+        `pivot`: by default, in the language that most pairs have.
         """
         if not self.pairs:
             return None, None
@@ -79,14 +82,15 @@ class PairOptions(TextOptions):
         )
         rest, held_out = hold_out_pairs(pairs, self.evaluation_pairs, seed=seed)
         log_held_out("pairs", pairs, rest, held_out)
-        if len(held_out) == 0:
+        measured = by_language(held_out, pivot)
+        if not measured:
             if self.evaluation_pairs:
                 logger.warning(
                     "no pairs are held out of %d: too few to measure the run by", len(pairs)
                 )
             return rest, None
         evaluator = TatoebaEvaluator(
-            by_language(held_out),
+            measured,
             name="pairs",
             language_metrics=False,
             role=role,

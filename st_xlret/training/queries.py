@@ -98,18 +98,21 @@ class QueryOptions:
         20, "Translations of each language pair to hold out: they measure queries."
     )
 
-    def load_pairs(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
-        """Translations, and an evaluator of queries by those held out; None without any."""
+    def __post_init__(self) -> None:
+        """Refuse translations beside what would not be read then."""
         others = [*self.queries, *self.further_queries, *self.documents]
         if self.pairs and others:
             raise ValueError(f"--pairs or {others}: train twice, first from the translations alone")
+
+    def pairs_and_evaluator(self, seed: int) -> tuple[Dataset | None, TatoebaEvaluator | None]:
+        """Translations, and an evaluator of queries by those held out; None without any."""
         options = PairOptions(
             languages=self.languages,
             pairs=self.pairs,
             pairs_per_language=self.pairs_per_language,
             evaluation_pairs=self.evaluation_pairs,
         )
-        return options.load_pairs(seed, "query")
+        return options.pairs_and_evaluator(seed, role="query", pivot=self.pivot)
 
     def load_documents(self, seed: int) -> dict[str, list[str]]:
         """Texts of the documents to rank, by language."""

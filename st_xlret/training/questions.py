@@ -42,7 +42,7 @@ class AnswerOptions(TextOptions):
         "Put its passage after each sentence that may answer, as evaluate --context does.",
     )
 
-    def load_answers(
+    def answers_and_evaluator(
         self,
         args: ScriptArguments,
         language: str,

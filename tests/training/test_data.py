@@ -155,7 +155,7 @@ def test_answers_are_no_more_than_the_run_can_read(
         seed=0, max_steps=steps, train_batch_size=1, world_size=1, gradient_accumulation_steps=1
     )
     data = AnswerOptions(retrieval=[str(questions)], context=True)
-    rows, evaluator = data.load_answers(args, "en", 1, 0)
+    rows, evaluator = data.answers_and_evaluator(args, "en", 1, 0)
     assert rows is not None
     assert evaluator is None
     assert [text.count(". ") for text in rows["positive"]] == [2] * count
@@ -164,8 +164,8 @@ def test_answers_are_no_more_than_the_run_can_read(
 def test_no_answers_are_asked_for(questions: Path) -> None:
     args: Any = None
     data = AnswerOptions(retrieval=[str(questions)])
-    assert data.load_answers(args, "en", 0, 0) == (None, None)
-    assert AnswerOptions().load_answers(args, "en", 1, 0) == (None, None)
+    assert data.answers_and_evaluator(args, "en", 0, 0) == (None, None)
+    assert AnswerOptions().answers_and_evaluator(args, "en", 1, 0) == (None, None)
 
 
 # Translations
@@ -173,13 +173,27 @@ def test_no_answers_are_asked_for(questions: Path) -> None:
 
 def test_some_pairs_are_held_out(questions: Path, tmp_path: Path) -> None:
     file = str(write_jsonl(tmp_path / "pairs.jsonl", tiny.pairs(60).to_list()))
-    rest, evaluator = PairOptions(pairs=[file], evaluation_pairs=5).load_pairs(0)
+    rest, evaluator = PairOptions(pairs=[file], evaluation_pairs=5).pairs_and_evaluator(0)
     assert rest is not None
     assert evaluator is not None
     assert 0 < len(rest) < 60
-    _, without = PairOptions(pairs=[file], evaluation_pairs=0).load_pairs(0)
+    _, without = PairOptions(pairs=[file], evaluation_pairs=0).pairs_and_evaluator(0)
     assert without is None
-    assert PairOptions().load_pairs(0) == (None, None)
+    assert PairOptions().pairs_and_evaluator(0) == (None, None)
+
+
+def test_pairs_that_are_held_out_measure_what_is_the_goal(tmp_path: Path) -> None:
+    pairs = tiny.pairs(60).to_list()
+    german = [{**pair, "target_language": "de"} for pair in pairs[40:]]
+    file = str(write_jsonl(tmp_path / "pairs.jsonl", [*pairs[:40], *german]))
+    options = PairOptions(pairs=[file], evaluation_pairs=2)
+    _, evaluator = options.pairs_and_evaluator(0, pivot="de")
+    assert evaluator is not None
+    french, goals = evaluator.sentences["fr"]
+    assert len(french) == 2
+    assert set(goals) <= {pair["target"] for pair in german}
+    _, without = options.pairs_and_evaluator(0, pivot="sw")
+    assert without is None
 
 
 def test_all_passages_of_a_question_are_its_answers() -> None:
@@ -201,7 +215,7 @@ def test_answers_are_in_the_languages_to_keep_and_the_pivot(questions: Path) -> 
     )
     rows = [{**SUN, "language": code, "query": f"{code}?"} for code in ("en", "fr", "sw")]
     data = AnswerOptions(retrieval=[str(write_jsonl(questions, rows))], languages=["fr"])
-    kept, _ = data.load_answers(args, "en", 1, 0)
+    kept, _ = data.answers_and_evaluator(args, "en", 1, 0)
     assert kept is not None
     assert set(kept["language"]) == {"en", "fr"}
 
