@@ -4,7 +4,9 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
+
+_Names: TypeAlias = tuple[str, ...]
 
 
 def find_fields(names: Iterable[str], wanted: Iterable[str]) -> list[str]:
@@ -46,12 +48,13 @@ def problem_with_names(names: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _alike(names: tuple[str, ...], wanted: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+def _alike(names: _Names, wanted: _Names) -> tuple[_Names, ...]:
     """The names that are meant by each that is wanted, the one that is spelled so first."""
     groups = []
     for field in wanted:
         alike = [name for name in names if _folded(name) == _folded(field)]
-        groups.append(tuple(sorted(alike, key=lambda name: name != field)))
+        alike.sort(key=lambda name: name != field)
+        groups.append(tuple(alike))
     return tuple(groups)
 
 
