@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from st_xlret.evaluation.tatoeba import TatoebaPairsEvaluator as TatoebaPairsEvaluator
     from st_xlret.evaluation.xor_retrieve import XORRetrieveEvaluator as XORRetrieveEvaluator
 
-_EVALUATORS = {
+EVALUATORS = {
     "tatoeba": ("st_xlret.evaluation.tatoeba", "TatoebaEvaluator"),
     "tatoeba-pairs": ("st_xlret.evaluation.tatoeba", "TatoebaPairsEvaluator"),
     "bucc": ("st_xlret.evaluation.bucc", "BUCCEvaluator"),
@@ -27,5 +27,5 @@ _EVALUATORS = {
 }
 """The module and the class of the evaluator of each benchmark."""
 
-_MODULES = {name: module for module, name in _EVALUATORS.values()}
+MODULES = {name: module for module, name in EVALUATORS.values()}
 """The module of each evaluator; `st_xlret` and `st_xlret.evaluation` have all of them."""

@@ -174,7 +174,7 @@ DOORS = [
 def test_names_that_load_on_first_use_are_those_that_type_checkers_read(door: ModuleType) -> None:
     read_by_type_checkers = dict(names_under_type_checking(Path(str(door.__file__))))
     read_by_type_checkers.pop("functional", None)  # a module
-    modules = st_xlret._all_modules() if door is st_xlret else door._MODULES
+    modules = st_xlret._all_modules() if door is st_xlret else door.MODULES
     assert read_by_type_checkers == modules
     for name in modules:
         assert getattr(st_xlret if door is st_xlret.evaluators else door, name) is not None

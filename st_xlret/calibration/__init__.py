@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.steps import STEPS as STEPS
     from st_xlret.calibration.vectors import VectorCalibration as VectorCalibration
 
-_MODULES = {
+MODULES = {
     "LanguageBias": "st_xlret.calibration.language_bias",
     "measure_calibrations": "st_xlret.calibration.measure",
     "measure_language_bias": "st_xlret.calibration.measure",
@@ -50,7 +50,7 @@ _MODULES = {
 }
 """The module of each public name, which is imported when the name is first used."""
 
-__all__ = [*_MODULES]  # noqa: PLE0604
+__all__ = [*MODULES]  # noqa: PLE0604
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, MODULES)

@@ -19,7 +19,10 @@ _FEWEST_WORDS = 10  # fewer words in the wrong column may be there by chance
 
 @dataclass
 class Dictionary:
-    """Word pairs of two languages, each once; words may be phrases. `name` is for messages."""
+    """Word pairs of two languages, each once; words may be phrases.
+
+    `name` is that of the file, for messages.
+    """
 
     source_language: str
     target_language: str
@@ -39,9 +42,10 @@ class Dictionary:
         return Dictionary(self.target_language, self.source_language, entries, self.name)
 
     def check_direction(self, sources: Iterable[str], targets: Iterable[str]) -> None:
-        """Refuse a dictionary whose columns look swapped.
+        """Refuse a dictionary, as it was read, whose columns look swapped.
 
-        Over twice as many words of the sentences are in the other column as in theirs.
+        Over twice as many words of the sentences are in the other column as in theirs. The error
+        names the file that the other direction would have.
         """
         source_column = {fold_text(source) for source, _ in self.entries}
         target_column = {fold_text(target) for _, target in self.entries}

@@ -194,16 +194,18 @@ def _matchers_by_pair(
     """
     stop_words_of = stop_words if stops is None else lambda code: stops.get(code, frozenset())
     matchers = {}
-    both = []
-    for dictionary in dictionaries:
-        both += [dictionary, dictionary.swap_languages()]
     for rows, (source, target) in rows_by_value(pairs, ["source_language", "target_language"]):
-        fitting = [one for one in both if _serves(one, source, target)]
         some = pairs.select(rows[:_PAIRS_AT_ONCE])
-        for dictionary in fitting:
-            sources = filter(None, some["source"][:])
-            targets = filter(None, some["target"][:])
-            dictionary.check_direction(sources, targets)
+        sources = list(filter(None, some["source"][:]))
+        targets = list(filter(None, some["target"][:]))
+        fitting = []
+        for dictionary in dictionaries:
+            if _serves(dictionary, source, target):
+                dictionary.check_direction(sources, targets)
+                fitting.append(dictionary)
+            if _serves(dictionary, target, source):
+                dictionary.check_direction(targets, sources)
+                fitting.append(dictionary.swap_languages())
         if fitting:
             matchers[f"{source}>{target}"] = WordMatcher(fitting, stop_words_of)
     return matchers

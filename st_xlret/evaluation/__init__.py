@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from st_xlret.evaluators import _EVALUATORS
-from st_xlret.evaluators import _MODULES as _MODULES_OF_EVALUATORS
+from st_xlret import evaluators
 from st_xlret.optional import lazy_names
 
 if TYPE_CHECKING:
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
     from st_xlret.evaluators import *  # noqa: F403
     from st_xlret.tables import markdown_table as markdown_table
 
-_MODULES = {
-    **_MODULES_OF_EVALUATORS,
+MODULES = {
+    **evaluators.MODULES,
     "AnsweredQuestions": "st_xlret.evaluation.xor_retrieve",
     "BenchmarkEvaluator": "st_xlret.evaluation.base",
     "BenchmarkResult": "st_xlret.evaluation.base",
@@ -74,14 +73,14 @@ class _Benchmarks(Mapping[str, "type[BenchmarkEvaluator]"]):
     """Name of a benchmark to its evaluator, which is loaded when it is asked for."""
 
     def __getitem__(self, name: str) -> type[BenchmarkEvaluator]:
-        module, evaluator = _EVALUATORS[name]
+        module, evaluator = evaluators.EVALUATORS[name]
         return getattr(import_module(module), evaluator)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_EVALUATORS)
+        return iter(evaluators.EVALUATORS)
 
     def __len__(self) -> int:
-        return len(_EVALUATORS)
+        return len(evaluators.EVALUATORS)
 
 
 BENCHMARKS = _Benchmarks()
@@ -96,7 +95,7 @@ def evaluator_class(name: str) -> type[BenchmarkEvaluator]:
     return BENCHMARKS[known]
 
 
-__all__ = ["BENCHMARKS", "evaluator_class", *_MODULES]  # noqa: PLE0604
+__all__ = ["BENCHMARKS", "evaluator_class", *MODULES]  # noqa: PLE0604
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __getattr__ = lazy_names(__name__, MODULES)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from st_xlret.losses.translations import LangContrastiveLoss as LangContrastiveLoss
     from st_xlret.losses.translations import SemanticContrastiveLoss as SemanticContrastiveLoss
 
-_MODULES = {
+MODULES = {
     "CrossLingualLoss": "st_xlret.losses.base",
     "CCPLoss": "st_xlret.losses.ccp",
     "CZNCELoss": "st_xlret.losses.cz_nce",
@@ -35,5 +35,5 @@ _MODULES = {
 """The module of each public name, which is imported when the name is first used."""
 
 if not TYPE_CHECKING:  # type checkers read the imports above, and report other names
-    __all__ = [*_MODULES]
-    __getattr__ = lazy_names(__name__, _MODULES)
+    __all__ = [*MODULES]
+    __getattr__ = lazy_names(__name__, MODULES)

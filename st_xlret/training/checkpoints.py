@@ -17,7 +17,7 @@ LOSS_STATE_FILE = "loss_state.safetensors"
 """The last file of a checkpoint: where it is, the checkpoint is complete."""
 
 _UNFINISHED = "unfinished"
-"""An empty file, the first of a checkpoint."""
+"""An empty file, the first of a checkpoint of a script: whose folder it is until it is complete."""
 
 
 def checkpoint_folder(args: TrainingArguments, state: TrainerState) -> Path:
@@ -42,7 +42,7 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def begin_checkpoint(folder: Path) -> None:
-    """Make the folder of a checkpoint, with the file that says that it is not whole yet.
+    """Make the folder of a checkpoint, before the host writes into it, and mark it as a run's.
 
     What another program wrote under its name is moved aside.
     """
@@ -54,7 +54,10 @@ def begin_checkpoint(folder: Path) -> None:
 
 
 def finish_checkpoint(folder: Path) -> None:
-    """Say that a checkpoint is whole: delete the file of `begin_checkpoint`."""
+    """Delete the file of `begin_checkpoint`, once the state of the losses is written.
+
+    A checkpoint that was not begun so has none: those of a Trainer without a script.
+    """
     (folder / _UNFINISHED).unlink(missing_ok=True)
 
 

@@ -271,6 +271,15 @@ def test_the_wrong_direction_is_noticed() -> None:
         dictionary.check_direction(targets, sources)
 
 
+def test_the_wrong_direction_is_noticed_in_pairs_of_the_other_direction() -> None:
+    entries = [(f"sun{i}", f"солнце{i}") for i in range(12)]
+    wrong = Dictionary("ru", "en", entries, "words.ru-en.tsv")
+    english, russian = (", ".join(words) for words in zip(*entries, strict=True))
+    pairs = pairs_of((english, russian), languages=("en", "ru"))
+    with pytest.raises(DataError, match=r"words\.ru-en\.tsv.*such as words\.en-ru\.tsv"):
+        make(pairs, dictionaries=[wrong])
+
+
 @pytest.mark.parametrize(
     "text, language, expected",
     [
