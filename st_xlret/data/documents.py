@@ -250,7 +250,7 @@ class _DocumentSources:
             streams[name] = enumerate(collection, start=1)
         for name, records in tqdm(streams.items(), desc="Reading", unit=" files", disable=None):
             rows = self._rows_of(name, records, unit, bad_lines)
-            yield from _joined(rows, in_one_text=unit == "document")
+            yield from _documents_of_rows(rows, in_one_text=unit == "document")
 
     def _rows_of(
         self, source: str, records: Records, unit: Unit | None, bad_lines: BadLines
@@ -368,8 +368,8 @@ def _id_of(record: Mapping[str, Any], place: str) -> str:
     return place
 
 
-def _joined(rows: Iterable[_Row], *, in_one_text: bool) -> Iterator[Document]:
-    """The documents of rows, those that follow each other in one `document` joined."""
+def _documents_of_rows(rows: Iterable[_Row], *, in_one_text: bool) -> Iterator[Document]:
+    """The documents of rows: rows of one `document` that follow each other are one."""
     for (_, in_rows), group in groupby(rows, key=lambda row: (row.part.id, row.part.in_rows)):
         if in_rows:
             in_order = sorted(group, key=lambda row: row.position)

@@ -100,6 +100,7 @@ def _write_table(
 ) -> None:
     """Write a table with the counts of reading it, which are complete once all rows are read.
 
+    A row has its values in the order of `columns`.
     A table without rows is refused where something is `needed`; nothing is written then.
     """
     # Dataset.from_generator takes three times as long.

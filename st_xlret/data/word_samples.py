@@ -234,7 +234,10 @@ class _TokenFinder:
     counts: Counts
 
     def find_samples(self, matched: Sequence[_MatchedPair]) -> Iterator[tuple[str, list[_Sample]]]:
-        """The languages and the samples of each pair that has any; all are counted."""
+        """The languages and the samples of each pair that has any; all are counted.
+
+        A sample is a row of the table, in the order of `_COLUMNS`.
+        """
         if not matched:
             return
         alone = self._tokens_alone(matched)
