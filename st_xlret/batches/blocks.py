@@ -65,8 +65,8 @@ class CutBlocks(NamedTuple):
     """The blocks of some documents.
 
     Attributes:
-        document: The number of the document of each block.
-        begin: Its first sentence.
+        document: The number of the document of each block, among those that were cut.
+        begin: Where it begins in its document, in sentences.
         length: How many sentences it has.
     """
 
@@ -118,17 +118,20 @@ class BlockBatchSampler(DefaultBatchSampler):
         group: np.ndarray,
         generator: np.random.Generator,
     ) -> Iterator[list[list[int]]]:
-        """The batches of a language, each as the shares of the processes, pass after pass."""
+        """The batches of the documents of a language, `group`, pass after pass, without an end.
+
+        Each is the rows of the data set that each process reads.
+        """
         while True:
             lengths = self.documents.lengths[group]
             blocks = cut_into_blocks(lengths, self.block_size, generator)
             order = generator.permutation(np.flatnonzero(blocks.length > 1))
-            first_rows = self.documents.starts[group][blocks.document] + blocks.begin
+            first_places = self.documents.starts[group][blocks.document] + blocks.begin
             for batch in _pack_blocks(blocks, order.tolist(), self.sentences_per_batch):
                 lengths_of_batch = blocks.length[batch]
-                places = _rows_in_random_order(first_rows[batch], lengths_of_batch, generator)
+                places = _places_in_random_order(first_places[batch], lengths_of_batch, generator)
                 rows = self.documents.rows[places]
-                shares = row_ranges_by_rank(lengths_of_batch, self.ranks)
+                shares = shares_of_ranks(lengths_of_batch, self.ranks)
                 yield [rows[first:last].tolist() for first, last in shares]
 
 
@@ -167,24 +170,30 @@ def _pack_blocks(
             yield list(batch.values())
 
 
-def _rows_in_random_order(
-    first_rows: np.ndarray,
+def _places_in_random_order(
+    first_places: np.ndarray,
     lengths: np.ndarray,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """The rows of blocks, block after block, and those of a block in a random order."""
+    """The places of blocks, block after block, and those of a block in a random order.
+
+    They, and `first_places`, count in `DocumentRows.rows`.
+    """
     parts = []
-    for first, length in zip(first_rows, lengths, strict=True):
+    for first, length in zip(first_places, lengths, strict=True):
         parts.append(np.arange(first, first + length))
-    rows = np.concatenate(parts)
+    places = np.concatenate(parts)
     block = np.repeat(np.arange(len(lengths)), lengths)
-    shuffled = generator.permutation(len(rows))
+    shuffled = generator.permutation(len(places))
     by_block = np.argsort(block[shuffled], kind="stable")
-    return rows[shuffled[by_block]]
+    return places[shuffled[by_block]]
 
 
 def cut_into_blocks(lengths: np.ndarray, size: int, generator: np.random.Generator) -> CutBlocks:
-    """Cut documents of these lengths: long ones at a random border, and every `size` on."""
+    """Cut documents of these lengths: long ones at a random border, and every `size` on.
+
+    Blocks come document after document, as many of them as documents at least.
+    """
     drawn = generator.integers(0, size, len(lengths))
     offset = np.where(lengths > size, drawn, 0)
     has_short_begin = offset > 0
@@ -201,10 +210,11 @@ def cut_into_blocks(lengths: np.ndarray, size: int, generator: np.random.Generat
     return CutBlocks(document, begin, end - begin)
 
 
-def row_ranges_by_rank(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
-    """The rows of each process, half-open: runs of blocks with about as many sentences.
+def shares_of_ranks(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]:
+    """Where the share of each process begins and ends, half-open, among the sentences of a batch.
 
-    Too few blocks are repeated.
+    `lengths` are those of its blocks, in their order. A share is a run of whole blocks, one at
+    least, with about as many sentences as the others. Too few blocks are repeated.
     """
     blocks = len(lengths)
     ends = np.cumsum(lengths).tolist()
@@ -219,6 +229,6 @@ def row_ranges_by_rank(lengths: np.ndarray, ranks: int) -> list[tuple[int, int]]
         # Each process before and after this one has a block at least.
         nearest = max(nearest, first_blocks[-1] + 1)
         first_blocks.append(min(nearest, blocks - (ranks - rank)))
-    first_rows = [starts[block] for block in first_blocks]
-    last_rows = [*first_rows[1:], ends[-1]]
-    return list(zip(first_rows, last_rows, strict=True))
+    first_sentences = [starts[block] for block in first_blocks]
+    share_ends = [*first_sentences[1:], ends[-1]]
+    return list(zip(first_sentences, share_ends, strict=True))

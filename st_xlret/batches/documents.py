@@ -14,10 +14,12 @@ from st_xlret.columns import Declared, check_complete
 class DocumentRows(NamedTuple):
     """The rows of documents in order, and where each document is among them.
 
+    A place counts in `rows`, a row in the data set: `rows[place]` is the row at a place.
+
     Attributes:
         rows: Rows of the data set, document after document.
-        starts: Where each document begins among them.
-        lengths: How many of them each document has.
+        starts: The place at which each document begins.
+        lengths: How many places each document has, one after the other.
         languages: The language of each document, as a number.
     """
 
@@ -27,7 +29,10 @@ class DocumentRows(NamedTuple):
     languages: np.ndarray
 
     def long_documents_by_language(self) -> list[np.ndarray]:
-        """The numbers of the documents of two sentences or more, by language."""
+        """The numbers of the documents of two sentences or more, by language.
+
+        They count in `starts`, `lengths` and `languages`.
+        """
         numbers = np.flatnonzero(self.lengths > 1)
         languages = self.languages[numbers]
         return [numbers[languages == language] for language in np.unique(languages)]
@@ -71,7 +76,10 @@ def _rows_with_text(table: pa.Table) -> np.ndarray:
 
 
 def _sort_by_position(table: pa.Table, rows: np.ndarray) -> np.ndarray:
-    """The rows of each document by their positions, at the place of its first row."""
+    """The rows of each document by their positions, where the first of them stood.
+
+    A `ValueError` refuses two rows at one position of a document.
+    """
     document = _value_numbers(table, "document")[rows]
     position = table["position"].cast(pa.int64()).to_numpy()[rows]
     _, first_rows, number = np.unique(document, return_index=True, return_inverse=True)
@@ -86,6 +94,7 @@ def _sort_by_position(table: pa.Table, rows: np.ndarray) -> np.ndarray:
 
 
 def _check_contiguous(first_documents: np.ndarray) -> None:
+    """Refuse a document that begins twice; `first_documents` has one for each beginning."""
     if len(np.unique(first_documents)) != len(first_documents):
         way_out = "number them first, as by dataset.add_column('position', range(len(dataset)))"
         raise ValueError(

@@ -79,7 +79,11 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
             yield int(generator.choice(len(self.batch_samplers), p=self.probabilities))
 
     def _batches_of(self, number: int) -> Iterator[list[int]]:
-        """The batches of a data set, pass after pass; its sampler gets epoch and seed of each."""
+        """The batches of a data set, pass after pass; its sampler gets epoch and seed of each.
+
+        Samplers of several processes give their shares one after the other: `__iter__` takes as
+        many batches as there are ranks from one data set.
+        """
         sampler: Any = self.batch_samplers[number]
         for repeats in count():
             if hasattr(sampler, "set_epoch"):

@@ -134,7 +134,7 @@ class LanguageBatchSampler(DefaultBatchSampler):
         self.options = options
         self.ranks = get_world_size()
         self.draws = batch_size * self.ranks
-        self.groups = [group for group in self.rows_by_language(dataset) if len(group)]
+        self.groups = [places for places in self.places_by_language(dataset) if len(places)]
         if not self.groups:
             raise ValueError(
                 f"there is nothing to draw for {options} from {len(dataset)} rows: {self.needed} "
@@ -142,30 +142,31 @@ class LanguageBatchSampler(DefaultBatchSampler):
             )
 
     def __len__(self) -> int:
-        rows = sum(map(len, self.groups))
-        steps = max(1, rows // self.draws)
+        places = sum(map(len, self.groups))
+        steps = max(1, places // self.draws)
         return steps * self.ranks
 
     def __iter__(self) -> Iterator[list[int]]:
         generator = np.random.default_rng([self.seed, self.epoch])
-        languages = [ShuffledRows(group, generator) for group in self.groups]
+        languages = [ShuffledPlaces(places, generator) for places in self.groups]
         sizes = np.array(list(map(len, self.groups)))
         probabilities = smoothed_probabilities(sizes, self.options.language_smoothing)
         steps = len(self) // self.ranks
         for _ in range(steps):
-            drawn = self._draw_languages(probabilities, generator)
-            rows = np.empty(self.draws, dtype=np.int64)
-            for number in np.unique(drawn):
-                places = np.flatnonzero(drawn == number)
-                rows[places] = languages[number].take(len(places))
-            yield from self.batches_by_rank(rows, generator)
+            language_of_draw = self._draw_languages(probabilities, generator)
+            places = np.empty(self.draws, dtype=np.int64)
+            for number in np.unique(language_of_draw):
+                is_of_language = language_of_draw == number
+                count = np.count_nonzero(is_of_language)
+                places[is_of_language] = languages[number].take(count)
+            yield from self.batches_by_rank(places, generator)
 
     def _draw_languages(
         self,
         probabilities: np.ndarray,
         generator: np.random.Generator,
     ) -> np.ndarray:
-        """The number of a language for each row of the batch of all processes."""
+        """The number of a language, in `groups`, for each draw of the batch of all processes."""
         one = generator.choice(len(probabilities), p=probabilities)
         languages = np.full(self.draws, one)
         mixing = self.options.language_mixing
@@ -175,34 +176,43 @@ class LanguageBatchSampler(DefaultBatchSampler):
         others = generator.choice(len(probabilities), size=self.draws, p=probabilities)
         return np.where(leaves, others, languages)
 
-    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
-        """What is drawn, by language; the draw depends on the order of both. Called once."""
+    def places_by_language(self, dataset: Dataset) -> list[np.ndarray]:
+        """The places to draw from, by language: here, the rows of the data set themselves.
+
+        `__init__` calls it once. The same seed draws the same batches as long as languages, and
+        the places of each, come in the same order.
+        """
         check_languages_of_rows(dataset)
         names = Declared(dataset.column_names).of("language")
         return [group.rows for group in rows_by_value(dataset, names)]
 
-    def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
-        """The batches of the processes, made of what was drawn of `rows_by_language`."""
-        batches: list[list[int]] = rows.reshape(self.ranks, -1).tolist()
+    def batches_by_rank(
+        self, places: np.ndarray, generator: np.random.Generator
+    ) -> list[list[int]]:
+        """The rows of the batch of each process, of places that `places_by_language` gave.
+
+        All batches have the same length, of `rows_of_draw` rows for each place.
+        """
+        batches: list[list[int]] = places.reshape(self.ranks, -1).tolist()
         return batches
 
 
-class ShuffledRows:
-    """The rows of a language in a random order, each once before any comes again."""
+class ShuffledPlaces:
+    """The places of a language in a random order, each once before any comes again."""
 
-    def __init__(self, rows: np.ndarray, generator: np.random.Generator) -> None:
-        self.rows = rows
+    def __init__(self, places: np.ndarray, generator: np.random.Generator) -> None:
+        self.places = places
         self.generator = generator
         self.waiting = np.empty(0, dtype=np.int64)
 
     def take(self, count: int) -> np.ndarray:
-        """The next rows; a new order of all begins where one ends, so that no row is left out."""
+        """The next places; a new order of all begins where one ends: none is left out."""
         while len(self.waiting) < count:
-            order = self.generator.permutation(len(self.rows))
+            order = self.generator.permutation(self.places)
             self.waiting = np.append(self.waiting, order)
-        places = self.waiting[:count]
+        taken = self.waiting[:count]
         self.waiting = self.waiting[count:]
-        return self.rows[places]
+        return taken
 
 
 @dataclass(frozen=True)
@@ -256,7 +266,7 @@ class WindowBatchSampler(LanguageBatchSampler):
         self.documents = find_documents(dataset)
         super().__init__(dataset, batch_size, options, seed=seed)
 
-    def rows_by_language(self, dataset: Dataset) -> list[np.ndarray]:
+    def places_by_language(self, dataset: Dataset) -> list[np.ndarray]:
         """The sentences that have a context, by language: their places in `documents.rows`."""
         groups = []
         for documents in self.documents.long_documents_by_language():
@@ -266,16 +276,21 @@ class WindowBatchSampler(LanguageBatchSampler):
             groups.append(np.flatnonzero(is_of_sentence))
         return groups
 
-    def batches_by_rank(self, rows: np.ndarray, generator: np.random.Generator) -> list[list[int]]:
-        """The centres of each process, then their contexts."""
-        contexts = self._draw_contexts(rows, generator)
-        centres_of_ranks = self.documents.rows[rows].reshape(self.ranks, -1)
+    def batches_by_rank(
+        self, places: np.ndarray, generator: np.random.Generator
+    ) -> list[list[int]]:
+        """The rows of the centres of each process, which are at `places`, then of their contexts.
+
+        `CCPLoss` takes the second half of a batch for the contexts of the first, in its order.
+        """
+        contexts = self._draw_contexts(places, generator)
+        centres_of_ranks = self.documents.rows[places].reshape(self.ranks, -1)
         contexts_of_ranks = self.documents.rows[contexts].reshape(self.ranks, -1)
         batches: list[list[int]] = np.hstack([centres_of_ranks, contexts_of_ranks]).tolist()
         return batches
 
     def _draw_contexts(self, centres: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """A sentence near each centre, in the same document."""
+        """The place of a sentence near each centre, in the same document; both in places."""
         document = np.searchsorted(self.documents.starts, centres, side="right") - 1
         start = self.documents.starts[document]
         last = start + self.documents.lengths[document] - 1

@@ -18,7 +18,7 @@ from st_xlret.batches import (
     lengths,
     sampling,
 )
-from st_xlret.batches.blocks import row_ranges_by_rank
+from st_xlret.batches.blocks import shares_of_ranks
 from st_xlret.batches.lengths import LengthGroupedBatchSampler
 from tests import tiny
 
@@ -150,4 +150,4 @@ def test_blocks_stay_together_and_ranks_read_about_as_much(
     ],
 )
 def test_every_rank_has_a_block(lengths: list[int], shares: list[tuple[int, int]]) -> None:
-    assert row_ranges_by_rank(np.array(lengths), 3) == shares
+    assert shares_of_ranks(np.array(lengths), 3) == shares
