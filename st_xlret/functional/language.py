@@ -57,7 +57,10 @@ def language_contrastive_loss(
 
 
 def _sum_of_terms(z: Tensor, rows: Tensor, translations: Tensor) -> Tensor:
-    """The terms of Eq. 3 of some pairs against all rows of z but their own two."""
+    """The sum of the terms of Eq. 3 of some pairs against all rows of z but their own two.
+
+    `rows` are those of the one side in z (R, d), of unit length, and `translations` of the other.
+    """
     d = (z[rows] - z[translations]) @ z.T
     terms = 2 * F.softplus(d) - d  # softplus(-d) = softplus(d) - d
     pair = torch.stack([rows, translations], dim=1)

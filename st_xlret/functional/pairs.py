@@ -47,7 +47,8 @@ def cz_nce_loss(
     It is Eq. 5, averaged symmetrically as in Eq. 2: as `info_nce_loss`, but the positive is not
     part of the sum over k. The loss therefore becomes negative once the positive wins, and its
     gradient with respect to the positive stays 1 / temperature however far ahead that is. For each
-    anchor, InfoNCE is the softplus of CZ-NCE. An anchor that has no negative left counts as 0.
+    anchor, InfoNCE is the softplus of CZ-NCE. An anchor that has no negative left counts as 0; one
+    pair alone is a `ValueError`.
 
     Example:
         >>> x = torch.eye(4)
@@ -63,7 +64,7 @@ def cz_nce_loss(
 def _log_ratios(x: Tensor, y: Tensor, temperature: float, text: Tensor | None) -> Tensor:
     """`log(sum_k e^{s_k} / e^{s+})` over the negatives k of each of the 2N anchors.
 
-    It is very low where there is none.
+    It is below half of `LOWEST` where there is none. `text` is as of `info_nce_loss`.
     """
     check_integers_per_row(2 * len(x), text=text)
     pair = torch.arange(len(x), device=x.device).repeat(2)

@@ -111,7 +111,8 @@ class _Negatives:
     def draw(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The negatives of some rows from their own documents, and those drawn from others.
 
-        Both are boolean (rows, S).
+        Both are boolean (rows, S). Each call draws further numbers: the loss calls it once for each
+        part of the rows, in their order.
         """
         others = rows[:, None] != torch.arange(len(self.document), device=rows.device)
         if self.text is not None:

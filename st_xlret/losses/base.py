@@ -59,6 +59,9 @@ class CrossLingualLoss(nn.Module):
     `loss.ratio` says; with the host's own Trainer, do the same by hand. `LossStateCallback` keeps
     what a loss owns in checkpoints and on ranks.
 
+    All ranks compute the same loss at the same time, on columns with the same names and tags: they
+    wait for each other where rows are gathered.
+
     Args:
         model: The encoder.
         weight: Factor on the loss.
@@ -200,7 +203,10 @@ class CrossLingualLoss(nn.Module):
         return [*self._names_on_card(), by_order]
 
     def _names_on_card(self) -> list[list[str]]:
-        """The columns of the data sets that a Trainer of the host has for this loss."""
+        """The columns of the data sets that a Trainer of the host has for this loss.
+
+        With gradients they are those to train on, else those to evaluate on.
+        """
         # The host's own collator does not hand names on.
         card = unwrap_model(self.model).model_card_data
         shown = card.eval_datasets
@@ -250,7 +256,10 @@ class CrossLingualLoss(nn.Module):
         logger.warning("no checkpoint will hold the parameters of %s: %s", name, way_out)
 
     def concatenate_tags(self, columns: Columns, *required: Tag) -> Tags:
-        """The tags of all columns one after the other; a ValueError names what is missing."""
+        """The tags of all columns, each as one tensor: column after column.
+
+        A tag that a column lacks is left out. A ValueError names those `required` that are missing.
+        """
         tags: Tags = {}
         for tag in TAGS:
             values = [features[tag] for features in columns if tag in features]
@@ -268,8 +277,9 @@ class CrossLingualLoss(nn.Module):
     ) -> tuple[list[Tensor], Tags]:
         """Vectors of equally long columns, and tags of all columns, from all ranks.
 
-        All ranks call it together. They stay as they are where the loss does not gather across
-        devices.
+        All ranks call it together, with as many rows, columns and the same tags; a column has the
+        rows of one rank after the other. They stay as they are where the loss does not gather
+        across devices.
         """
         if get_world_size() == 1 or not self.gather_across_devices:
             return vectors, tags
@@ -277,8 +287,10 @@ class CrossLingualLoss(nn.Module):
         for column in vectors:
             gathered_vectors.append(all_gather_with_grad(column))
         gathered_tags: Tags = {}
-        for name, tag in tags.items():
-            columns = tag.chunk(len(vectors))
+        for name in TAGS:  # in one order on all ranks, whatever that of `tags`
+            if name not in tags:
+                continue
+            columns = tags[name].chunk(len(vectors))
             of_ranks = [all_gather(column.contiguous()) for column in columns]
             gathered_tags[name] = torch.cat(of_ranks)
         return gathered_vectors, gathered_tags
@@ -311,9 +323,10 @@ class CrossLingualLoss(nn.Module):
 
     @property
     def updates_state(self) -> bool:
-        """Whether this forward pass may change banks and statistics.
+        """Whether this forward pass may change banks, statistics and counts of steps.
 
-        The host leaves losses in training mode while it evaluates.
+        It is one of a training then, and random choices differ from step to step; in evaluation
+        they are always the same. The host leaves losses in training mode while it evaluates.
         """
         return self.training and torch.is_grad_enabled()
 

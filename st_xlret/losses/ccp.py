@@ -163,10 +163,14 @@ class CCPLoss(CrossLingualLoss):
     ) -> Tensor:
         """Compute the loss of sentence vectors.
 
+        All ranks call it together. In training, the head's statistics change, and the projected
+        contexts go into the bank.
+
         Args:
             centres: (N, d).
             contexts: (N, d), row by row those of the centres.
-            tags: (2N,) each: `language_id`, and `document_id` and `text_id` if they are known.
+            tags: (2N,) each, of centres and then of contexts: `language_id`, and `document_id` and
+                `text_id` if they are known.
         """
         self._check_windows(tags)
         # Before the head: else batch statistics differ by rank.
@@ -214,7 +218,10 @@ class CCPLoss(CrossLingualLoss):
         return self.bank.get(language)
 
     def _enqueue(self, contexts: Tensor, tags: Tags) -> None:
-        """Put the projected contexts of a batch, and them alone, into the bank."""
+        """Put the projected contexts of a batch, and them alone, into the bank.
+
+        `tags` are of centres and then of contexts.
+        """
         if self.bank is None or not self.updates_state:
             return
         keys = contexts.detach().float()

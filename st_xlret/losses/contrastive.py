@@ -72,7 +72,8 @@ class PairContrastiveLoss(WeightedContrastiveLoss):
     def compute_loss_from_embeddings(self, source: Tensor, target: Tensor, tags: Tags) -> Tensor:
         """Compute the loss of pairs: vectors (N, d) and (N, d), and tags (2N,).
 
-        Of the tags, `text_id` is read: pairs that share a text are no negatives of each other.
+        All ranks call it together. Of the tags, `text_id` is read: pairs that share a text are no
+        negatives of each other.
         """
         vectors, tags = self.gather_rows([source, target], tags)
         group = None

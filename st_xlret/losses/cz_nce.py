@@ -120,6 +120,7 @@ class CZNCELoss(PairContrastiveLoss):
         return {self.objective: value, "mlm": self.mlm_weight * self.mlm(batches, labels)}
 
     def _loss_of_sentences(self, columns: Columns) -> Tensor:
+        """The loss of sentences alone."""
         tags = self.concatenate_tags(columns)
         anchor, positive = self.embed_columns(columns)
         return self.compute_loss_from_embeddings(anchor, positive, tags)

@@ -21,7 +21,7 @@ class HeadTraining:
     Args:
         loss: The loss whose head is trained.
         texts: The texts, of which at most a tenth is held out.
-        held_out: Texts to evaluate on.
+        held_out: How many texts to evaluate on.
         batch_size: Texts of a step.
         learning_rate: Learning rate of AdamW.
     """
@@ -69,27 +69,36 @@ class HeadTraining:
         return losses
 
     def _step(self, number: int) -> None:
-        """One step on the texts whose turn it is."""
+        """One step on the texts whose turn it is; `number` counts from 1."""
         # Other words of a text are hidden in each pass over the texts.
         self.loss.steps.fill_(number)
         start = (number - 1) * self.batch_size % len(self.rest)
-        self._loss_of_rows(self.rest[start : start + self.batch_size]).backward()
+        batch = self.rest[start : start + self.batch_size]
+        self._loss_of_texts(batch).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
         torch.clear_autocast_cache()  # which has the weights of before the step
 
     @torch.no_grad()
     def _held_out_loss(self) -> float:
-        """The mean loss of the texts that are held out."""
+        """The mean loss of the texts that are held out, always with the same tokens hidden.
+
+        A mean is over the hidden tokens of a batch, and counts as often as the batch has texts.
+        """
         total = 0.0
         for start in range(0, len(self.held_out), self.batch_size):
             part = self.held_out[start : start + self.batch_size]
-            total += float(self._loss_of_rows(part)) * len(part)
+            total += float(self._loss_of_texts(part)) * len(part)
         return total / len(self.held_out)
 
-    def _loss_of_rows(self, rows: list[int]) -> Tensor:
+    def _loss_of_texts(self, numbers: list[int]) -> Tensor:
+        """The mean loss of the hidden tokens of some of `texts`; the encoder gets no gradient.
+
+        With gradients, and the loss in training mode, `loss.steps` decides which tokens are hidden
+        (`updates_state`); without, they are always the same.
+        """
         model = self.loss.model
-        features = model.preprocess([self.texts[row] for row in rows])
+        features = model.preprocess([self.texts[number] for number in numbers])
         on_device = batch_to_device(features, model.device)
         loss, _ = self.loss.mean_of_masked_tokens([on_device], frozen=True)
         return loss

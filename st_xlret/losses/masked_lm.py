@@ -185,9 +185,10 @@ class MaskedLMLoss(CrossLingualLoss):
     def mean_of_masked_tokens(
         self, columns: Columns, *, frozen: bool = False
     ) -> tuple[Tensor, int]:
-        """The mean cross-entropy of hidden tokens, and how many there are.
+        """The mean cross-entropy of hidden tokens on this rank, and how many there are.
 
-        Of a frozen encoder only the head learns.
+        All ranks call it together, with as many columns. It counts no step: `mask_tokens` says
+        which tokens are hidden. Of a frozen encoder only the head learns.
         """
         vectors = []
         targets = []
@@ -208,7 +209,7 @@ class MaskedLMLoss(CrossLingualLoss):
         return loss, len(target)
 
     def _masked_parts(self, features: Features) -> Iterator[_MaskedPart]:
-        """A column in parts by length, with some tokens hidden."""
+        """A column in parts by length, with some tokens hidden; all ranks read it together."""
         ids = features["input_ids"]
         masked_ids, chosen = self.mask_tokens(ids, features["attention_mask"])
         masked = {**features, "input_ids": masked_ids, "is_hidden": chosen, "target": ids}
@@ -219,7 +220,10 @@ class MaskedLMLoss(CrossLingualLoss):
             yield _MaskedPart(part, is_hidden, target)
 
     def _last_hidden_states(self, features: Features, frozen: bool) -> Tensor:
-        """The last hidden states (rows, length, h), without a gradient of a frozen encoder."""
+        """The last hidden states (rows, length, h), without a gradient of a frozen encoder.
+
+        They are those of the last layer also where the encoder averages several.
+        """
         learns = torch.is_grad_enabled() and not frozen
         with torch.set_grad_enabled(learns):
             output = self.model(features)

@@ -43,7 +43,10 @@ def _msm_layouts(*, needs_language: bool) -> tuple[Layout, Layout]:
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences of a batch: (S, d) tensors, and (S,) tags."""
+    """Sentences of a batch: (S, d) tensors, and (S,) tags.
+
+    A tag that the batch lacks has the numbers of the blocks in its place: all ranks gather as many.
+    """
 
     predictions: Tensor
     """Zeros where nothing is predicted."""
@@ -186,7 +189,9 @@ class MSMLoss(CrossLingualLoss):
         return {"msm": self.compute_loss_from_embeddings(vectors, tags), "mlm": mlm}
 
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: Tags) -> Tensor:
-        """Compute the loss of sentences.
+        """Compute the loss of sentences, and count a step in training.
+
+        All ranks call it together.
 
         Args:
             vectors: (S, d).
@@ -327,9 +332,9 @@ class MSMLoss(CrossLingualLoss):
         return torch.Generator(device).manual_seed(1_000_003 * self.seed + step)
 
     def _draw_texts(self, columns: Columns) -> Columns:
-        """As many sentences of one column as a micro-batch has, drawn at random.
+        """As many sentences of one column as a micro-batch has, drawn at random by the step.
 
-        Several columns stay whole.
+        Several columns stay whole. It is called before the step is counted.
         """
         ids = columns[0]["input_ids"]
         size = self.mini_batch_size

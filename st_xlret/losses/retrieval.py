@@ -79,7 +79,8 @@ class RetrievalContrastiveLoss(WeightedContrastiveLoss):
     def compute_loss_from_embeddings(self, vectors: list[Tensor], tags: Tags) -> Tensor:
         """Compute the loss of the columns' vectors, each (N, d), and their tags.
 
-        Of the tags, `text_id` is read: equal texts are no negatives of each other.
+        All ranks call it together. Of the tags, `text_id` is read: equal texts are no negatives of
+        each other.
         """
         vectors, tags = self.gather_rows(vectors, tags)
         queries = vectors[0]

@@ -128,7 +128,10 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         self.refuse(f"labels must be rows of the teacher's {rows} vectors, got {labels}")
 
     def compute_loss_from_embeddings(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Compute the loss of vectors (N, d) that are to reach the rows `labels` of the teacher."""
+        """Compute the loss of vectors (N, d) that are to reach the rows `labels` of the teacher.
+
+        All ranks call it together, with as many labels.
+        """
         of_all_ranks = labels
         if get_world_size() > 1:
             # All ranks compare with the same bank, which has the targets of all of them.

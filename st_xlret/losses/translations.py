@@ -100,7 +100,10 @@ class LangContrastiveLoss(WeightedContrastiveLoss):
         target: Tensor,
         others: Tensor | None = None,
     ) -> Tensor:
-        """Compute the loss of translations, (N, d) and (N, d), and further vectors (M, d)."""
+        """Compute the loss of translations, (N, d) and (N, d), and further vectors (M, d).
+
+        All ranks call it together.
+        """
         columns = [source, target]
         if others is not None:
             columns.append(others)

@@ -113,7 +113,7 @@ def delete_adapters(model_folder: Path) -> None:
 
 
 def adapter_files(paths: Iterable[PurePath], model_folder: Path) -> list[PurePath]:
-    """Those of the paths that are adapters of the modules which are saved in a folder.
+    """Those of the paths, relative to a model's folder, that are adapters of its saved modules.
 
     Adapters of other models below it, and of checkpoints, are none of them.
     """

@@ -119,6 +119,7 @@ class DocumentEncoder(nn.Module):
         return groups
 
     def _has_room(self, group: list[int], lengths: list[int]) -> bool:
+        """Whether one more document can run with a group, whose first one is the longest."""
         longest = lengths[group[0]]
         rows_of_document = longest**2
         return (len(group) + 1) * rows_of_document <= self.rows_at_once

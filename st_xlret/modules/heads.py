@@ -53,7 +53,10 @@ class AsymmetricBNHead(nn.Module):
         self.register_buffer("toggle", torch.tensor(False))
 
     def forward(self, centres: Tensor, contexts: Tensor) -> tuple[Tensor, Tensor]:
-        """Project centres (N, in_features) and their contexts (M, in_features) to out_features."""
+        """Project centres (N, in_features) and their contexts (M, in_features) to out_features.
+
+        In training it is called once a step, with the rows of all ranks: each call swaps the sides.
+        """
         kind = self.linear_in.weight.dtype
         hidden_centres = self.linear_in(centres.to(kind))
         hidden_contexts = self.linear_in(contexts.to(kind))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 TAGS_OF_KEYS = ("language", "document", "text")
+"""The columns of `tags`, in the order in which checkpoints have them."""
 
 
 class LanguageMemoryBank(nn.Module):

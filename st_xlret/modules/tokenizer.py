@@ -16,6 +16,7 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerFast
 
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+"""Their places are their ids. XLM-R counts positions from that of `<pad>`, 1, on."""
 
 
 def train_tokenizer(

@@ -9,6 +9,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from st_xlret.losses import CZNCELoss, LangContrastiveLoss, MaskedLMLoss, MSMLoss
+from st_xlret.losses.base import Tags
 from st_xlret.modules import first_last_encoder
 from tests import tiny
 from tests.distributed.workers import Result, train
@@ -63,7 +64,18 @@ def work(rank: int, ranks: int, folder: Path) -> Result:
         batches = [example.batch(model, step, share) for step in range(3)]
         labels = [example.labels_of(step, share) for step in range(3)]
         results[name] = train(loss, model, batches, labels, ranks)
+    results["gathered"] = gathered_tags(rank)
     return results
+
+
+def gathered_tags(rank: int) -> Result:
+    """Two tags, which the ranks have in other orders."""
+    loss = LangContrastiveLoss(tiny.transformer())
+    tags: Tags = {"text_id": torch.tensor([rank, rank]), "language_id": torch.tensor([7, 8])}
+    if rank:
+        tags = dict(reversed(tags.items()))
+    _, gathered = loss.gather_rows([torch.zeros(2, 1)], tags)
+    return dict(gathered)
 
 
 def gradients_of(result: Result) -> dict[str, Tensor]:
@@ -86,6 +98,12 @@ def test_losses_gradients_and_state(results: tuple[Result, Result, Result], name
             msg=lambda text, key=key: f"{key}: {text}",
         )
         assert torch.equal(first[key], second[key]), key
+
+
+def test_tags_are_gathered_by_name(results: tuple[Result, Result, Result]) -> None:
+    for of_rank in results[1:]:
+        assert of_rank["gathered"]["text_id"].tolist() == [0, 0, 1, 1]
+        assert of_rank["gathered"]["language_id"].tolist() == [7, 8, 7, 8]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
