@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from st_xlret.folders import UNFINISHED
 from st_xlret.marks import mark_file, mark_folder, problem_with_mark, writer_of
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -201,9 +202,12 @@ def _check_writable(folder: Path) -> None:
 
 @contextmanager
 def _temporary_folder_beside(target: Path) -> Iterator[Path]:
-    """A temporary folder beside `target`, removed at the end; of a failure, no folder stays."""
+    """A temporary folder beside `target`, removed at the end; of a failure, no folder stays.
+
+    `commands/work.py` knows its name, too: what a killed program has left is removed there.
+    """
     # `mkdtemp` ignores the umask.
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-tmp")
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}tmp")
     new_parents = [parent for parent in target.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True)
@@ -257,14 +261,17 @@ def _sizes_and_times(target: Path) -> list[tuple[Path, int, int]]:
 
 
 def _refuse_changed(target: Path, before: list[tuple[Path, int, int]]) -> None:
-    """Hours may have passed since `target` was looked at."""
+    """Refuse to replace what is not as it was when it was looked at, perhaps hours ago.
+
+    `before` is what `_sizes_and_times` gave then.
+    """
     if _sizes_and_times(target) != before:
         raise FileExistsError(f"{target} has appeared or changed meanwhile: it is left as it is")
 
 
 def _swap_folder_in(target: Path, new: Path) -> None:
     """Rename `new` to `target`; at every moment a whole folder is there under a visible name."""
-    old = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}.st-xlret-replaced")
+    old = target.with_name(f"{target.name}.{uuid.uuid4().hex[:8]}{UNFINISHED}replaced")
     if target.exists():
         os.rename(target, old)
     try:

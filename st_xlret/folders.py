@@ -1,12 +1,20 @@
 """Folders that are read: which files belong to the data, and what names say."""
 
+import gzip
+import lzma
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-PACKED = (".gz", ".xz")
-"""The endings of compressed files that are read."""
+UNPACKERS: dict[str, Callable[[str | os.PathLike[str]], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+"""What opens a compressed file, by its ending: no others are read."""
+
+PACKED = tuple(UNPACKERS)
+
+UNFINISHED = ".st-xlret-"
+"""In the names of what a program is writing, or replacing: what is read has none in its name."""
 
 # Of tables that say which of their files count: Delta, Hudi, Spark's streams, Iceberg.
 _TABLE_LOGS = ("_delta_log", ".hoodie", "_spark_metadata", "metadata/*.metadata.json")
@@ -55,7 +63,7 @@ def columns_of_folders(file: Path) -> dict[str, str | None]:
 def _belongs(path: Path, folder: Path) -> bool:
     for part in path.relative_to(folder).parts:
         is_hidden = part.startswith((".", "_"))
-        if is_hidden or ".st-xlret-" in part:
+        if is_hidden or UNFINISHED in part:
             return False
     return True
 

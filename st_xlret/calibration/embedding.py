@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from st_xlret.calibration.rows import first_of_each
 from st_xlret.calibration.sampling import Texts
 from st_xlret.data.rows import by_language as pairs_by_language
 from st_xlret.encoding import embeds_roles_apart, encode, role_prompt, warn_of_other_prompts
@@ -134,9 +135,10 @@ class RoleEncoder:
         if before is None:
             return self.embed_sample(texts)
         documents, as_queries, _ = replace(self, model=before).embed_sample(texts)
+        count = -(-_POOLED // len(documents))
         pooled: dict[Role, Tensor] = {
-            "document": _few_of_each(documents),
-            "query": _few_of_each(as_queries or documents),
+            "document": torch.from_numpy(first_of_each(documents, count)),
+            "query": torch.from_numpy(first_of_each(as_queries or documents, count)),
         }
         if as_queries is not None:
             as_queries = _unit_rows(as_queries)
@@ -178,8 +180,3 @@ def embed_pairs(
 
 def _unit_rows(vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {code: normalize(rows, dim=1) for code, rows in vectors.items()}
-
-
-def _few_of_each(vectors: Mapping[str, Tensor]) -> Tensor:
-    count = -(-_POOLED // len(vectors))
-    return torch.cat([rows[:count] for rows in vectors.values()])

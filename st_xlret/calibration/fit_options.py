@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from st_xlret.calibration.steps import OF_MEANS, STEPS
@@ -12,6 +12,16 @@ Strength: TypeAlias = float | Literal["auto"]
 
 MIN_TEXTS = 20
 """Fewest texts of a language whose mean joins a fit, by default."""
+
+TEXTS_FOR_MEANS = 300
+"""Texts of each language for steps that means determine, by default; more change little.
+
+Texts for people name this number and the next: the docstrings of `calibrate` and
+`VectorCalibration.fit`, and the guides.
+"""
+
+TEXTS_FOR_OTHER_STEPS = 1500
+"""The same for steps that covariances or rotations determine."""
 
 MIN_JOINING_QUERIES = 5
 """Fewest queries of a language that join a fit, where `FitOptions.joins_queries`."""
@@ -76,14 +86,27 @@ class FitOptions:
         return min(self.min_texts, MIN_JOINING_QUERIES) if self.joins_queries else self.min_texts
 
     @property
-    def usual_texts(self) -> int:
-        """Texts of each language that determine the steps: few where means do."""
-        return 300 if OF_MEANS.issuperset(self.steps) else 1500
+    def default_texts_per_language(self) -> int:
+        """How many texts of each language are taken where the user does not say."""
+        return TEXTS_FOR_MEANS if OF_MEANS.issuperset(self.steps) else TEXTS_FOR_OTHER_STEPS
+
+    def for_encoder(self) -> FitOptions:
+        """The same for vectors as an encoder gives them, whatever their lengths.
+
+        The map becomes a module of the encoder, behind which lengths are as they were: it must be
+        fitted on such vectors. Whoever fits for an encoder, to calibrate it or to report on it,
+        fits by these options.
+        """
+        return replace(self, normalize=False, metric=None, model=None)
 
     def check(
         self, strength: Strength, *, has_queries: bool = False, has_pairs: bool = False
     ) -> None:
-        """Refuse what cannot be fitted whatever the vectors."""
+        """Refuse what cannot be fitted whatever the vectors, by a `ValueError`.
+
+        That is no step, an unknown one or one twice; a strength out of [0, 1]; queries alone mapped
+        by steps that would move documents; queries with a rotation, or pairs without one.
+        """
         is_known = set(self.steps) <= set(STEPS)
         problem = None
         if not self.steps or not is_known or len(set(self.steps)) < len(self.steps):

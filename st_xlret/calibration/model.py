@@ -116,7 +116,7 @@ def calibrate(
         seed=seed,
     )
     options.check(strength, has_queries=queries is not None, has_pairs=pairs is not None)
-    count = texts_per_language or options.usual_texts
+    count = texts_per_language or options.default_texts_per_language
     sample = sample_texts(
         texts,
         languages=languages,
@@ -167,7 +167,7 @@ def calibrate_sample(
     Args:
         encoder: It is not changed.
         sample: Language in normal form -> texts, as `sample_texts` draws them.
-        options: How to fit; `normalize`, `metric` and `model` are not read.
+        options: How to fit; `FitOptions.for_encoder` of them is taken.
         strength: How strong the calibration is.
         queries: Language -> questions without labels, as `sample_queries_to_fit` draws them.
         phrases: Whether phrases of weak languages join LSAR alone.
@@ -192,7 +192,7 @@ def calibrate_sample(
         vectors = encoder.embed_sample(texts)
     fitted, comparison = fit_with_panels(
         vectors.documents,
-        replace(options, normalize=False, metric=None, model=None),
+        options.for_encoder(),
         strength,
         encoder=encoder,
         queries=None if queries is None else encoder.embed(queries, "query"),
@@ -201,7 +201,9 @@ def calibrate_sample(
         ids={code: part.documents for code, part in sample.items()},
         pairs=parallel,
     )
-    calibrated = _build_in(encoder.model, fitted, comparison, vectors.pooled)
+    if comparison is not None:
+        fitted = replace(fitted, notes={**fitted.notes, **_notes_on(comparison)})
+    calibrated = build_in(encoder.model, fitted, pooled=vectors.pooled)
     for role, prompt in encoder.prompts.items():
         calibrated.prompts[role] = prompt
     set_card_data(
@@ -213,23 +215,34 @@ def calibrate_sample(
     return calibrated, comparison
 
 
-def _build_in(
-    original: SentenceTransformer,
-    fitted: VectorCalibration,
-    comparison: Comparison | None,
-    pooled: Mapping[Role, Tensor] | None,
+def _notes_on(comparison: Comparison) -> dict[str, str]:
+    """A line for the card: how many results are in the query's language, before and after."""
+    before = comparison.before.search
+    after = comparison.after.search
+    words = (
+        f"{100 * before.same_language_share:.1f} % before, "
+        f"{100 * after.same_language_share:.1f} % after (chance: {100 * after.chance:.1f} %), "
+        "on the texts of the calibration"
+    )
+    return {"results in the query's language": words}
+
+
+def build_in(
+    model: SentenceTransformer,
+    calibration: VectorCalibration,
+    *,
+    default_language: str | None = None,
+    pooled: Mapping[Role, Tensor] | None = None,
 ) -> SentenceTransformer:
-    """The model with the calibration as a part of it, whose card says what it does."""
-    layer = fitted.layer()
-    if comparison is not None:
-        before = comparison.before.search
-        after = comparison.after.search
-        layer.notes["results in the query's language"] = (
-            f"{100 * before.same_language_share:.1f} % before, "
-            f"{100 * after.same_language_share:.1f} % after (chance: {100 * after.chance:.1f} %), "
-            "on the texts of the calibration"
-        )
-    query_layer = None
-    if fitted.query is not None:
-        query_layer = fitted.layer("query")
-    return export(original, layer, query_calibration=query_layer, pooled=pooled)
+    """The model with the maps of a calibration of its vectors as a part of it.
+
+    The arguments after these two are those of [`export`][st_xlret.export], as is what is refused.
+    """
+    queries = None if calibration.query is None else calibration.layer("query")
+    return export(
+        model,
+        calibration.layer("document"),
+        query_calibration=queries,
+        default_language=default_language,
+        pooled=pooled,
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from st_xlret.calibration.fit_options import FitOptions
+from st_xlret.calibration.fit_options import TEXTS_FOR_OTHER_STEPS, FitOptions
 from st_xlret.data.beir import queries_of
 from st_xlret.data.document_files import field_names, is_text_file
 from st_xlret.data.documents import Document, Unit, read_documents
@@ -54,6 +54,10 @@ class Sample(NamedTuple):
     texts: list[str]
     documents: NDArray[np.int64]
 
+    def first(self, count: int) -> Sample:
+        """The first texts, which are a smaller sample, and the numbers of their documents."""
+        return Sample(self.texts[:count], self.documents[:count])
+
 
 class _Entry(NamedTuple):
     """A text that may be drawn, its language in normal form, its file, and its document in that."""
@@ -75,7 +79,7 @@ def sample_texts(
     texts: Any,
     *,
     languages: Sequence[str] | None = None,
-    texts_per_language: int = 1500,
+    texts_per_language: int = TEXTS_FOR_OTHER_STEPS,
     min_texts: int = 1,
     min_languages: int = 2,
     unit: Unit | None = None,
@@ -153,7 +157,7 @@ def sample_queries(
     queries: Any,
     languages: Sequence[str] | None,
     *,
-    texts_per_language: int = 1500,
+    texts_per_language: int = TEXTS_FOR_OTHER_STEPS,
     min_texts: int = 1,
     min_languages: int = 1,
     seed: int = 0,

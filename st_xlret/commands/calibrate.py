@@ -79,7 +79,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     of_fit = options.of_fit
     strength = options.strength_or_auto
     of_fit.check(strength, has_queries=bool(options.queries), has_pairs=bool(options.pairs))
-    count = texts.texts_per_language or of_fit.usual_texts
+    count = texts.texts_per_language or of_fit.default_texts_per_language
     sample = texts.sample_texts(
         count,
         min_texts=options.min_texts,

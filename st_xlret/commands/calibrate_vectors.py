@@ -81,7 +81,7 @@ def _sample_to_fit(
     store: Store, texts: SampleArguments, of_fit: FitOptions, min_texts: int
 ) -> StoredSample:
     """As many vectors of each language as the fit needs."""
-    count = texts.texts_per_language or of_fit.usual_texts
+    count = texts.texts_per_language or of_fit.default_texts_per_language
     return sample_vectors(store, texts.languages, count, min_texts=min_texts, seed=of_fit.seed)
 
 

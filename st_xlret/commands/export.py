@@ -124,21 +124,19 @@ def _calibrated(
 ) -> SentenceTransformer:
     """The model with the calibration built in.
 
-    A `Normalize` that it needs is appended to `model` itself.
+    A `Normalize` that it needs is appended to `model` itself, before rows are measured by it.
     """
     from sentence_transformers.base.modules import Normalize
 
-    from st_xlret.hub.export import export
+    from st_xlret.calibration.model import build_in
     from st_xlret.hub.lengths import pooled_rows
 
     # It was fitted on vectors of unit length.
     if calibration.normalize and not isinstance(model[-1], Normalize):
         model.append(Normalize())
-    has_query_maps = calibration.query is not None
-    return export(
+    return build_in(
         model,
-        calibration.layer("document"),
-        query_calibration=calibration.layer("query") if has_query_maps else None,
+        calibration,
         default_language=options.default_language,
         pooled=pooled_rows(model, _texts_to_measure(options.documents)),
     )

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions
-from st_xlret.calibration.language_bias import NEIGHBOURS, TEXTS
+from st_xlret.calibration.fit_options import MIN_TEXTS, TEXTS_FOR_MEANS, FitOptions
+from st_xlret.calibration.language_bias import NEIGHBOURS
 from st_xlret.commands.sources import (
     SampleArguments,
     StoreArguments,
@@ -89,10 +89,11 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
     from st_xlret.calibration.panels import embed_phrases
     from st_xlret.encoding import task_languages
 
-    count = texts.texts_per_language or TEXTS
-    sample = texts.sample_texts(count, min_texts=MIN_TEXTS, seed=options.seed)
-    fewest = min(len(part.texts) for part in sample.values())
-    chosen = {code: part.texts[:fewest] for code, part in sample.items()}
+    count = texts.texts_per_language or TEXTS_FOR_MEANS
+    drawn = texts.sample_texts(count, min_texts=MIN_TEXTS, seed=options.seed)
+    fewest = min(len(part.texts) for part in drawn.values())
+    sample = {code: part.first(fewest) for code, part in drawn.items()}
+    chosen = {code: part.texts for code, part in sample.items()}
     print_time_of_embedding(chosen)
     encoder = texts.load_encoder()
     documents, as_queries, _ = encoder.embed_sample(chosen)
@@ -103,7 +104,7 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
         as_queries,
         {code: part.documents for code, part in sample.items()},
         phrases=phrases,
-        options=replace(_usual_options(documents), normalize=False),
+        options=_default_options(documents).for_encoder(),
         texts=count,
         neighbours=options.neighbours,
     )
@@ -116,7 +117,7 @@ def _compare_for_vectors(
     """The bias of stored vectors, and what maps of queries alone would make of it."""
     from st_xlret.calibration.choose import fit_and_compare
 
-    count = texts.texts_per_language or TEXTS
+    count = texts.texts_per_language or TEXTS_FOR_MEANS
     store = stored.open_store()
     sample = sample_vectors(store, texts.languages, count, min_texts=MIN_TEXTS, seed=options.seed)
     documents = sample.vectors
@@ -125,14 +126,17 @@ def _compare_for_vectors(
     _, comparison = fit_and_compare(
         documents,
         ids=ids,
-        options=replace(_usual_options(documents), queries_only=True, metric=store.metric),
+        options=replace(_default_options(documents), queries_only=True, metric=store.metric),
         texts=count,
         neighbours=options.neighbours,
     )
     return replace(comparison, used=False)
 
 
-def _usual_options(documents: Mapping[str, Any]) -> FitOptions:
-    """LSAR; but with more languages than dimensions it would leave nothing."""
+def _default_options(documents: Mapping[str, Any]) -> FitOptions:
+    """LSAR, or the shift where with more languages than dimensions LSAR would leave nothing.
+
+    Both are steps of means: so many texts are sampled.
+    """
     width = next(iter(documents.values())).shape[1]
     return FitOptions(steps=("lsar",) if len(documents) <= width else ("shift",))

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from st_xlret.calibration.fit_options import TEXTS_FOR_MEANS, TEXTS_FOR_OTHER_STEPS
+from st_xlret.calibration.steps import OF_MEANS
 from st_xlret.options import check_options, given_options, option, parse
 from st_xlret.precision import PRECISIONS
 from st_xlret.ranges import check_range
@@ -80,8 +82,8 @@ class SampleArguments(TextArguments):
     languages: list[str] = option([], "Languages to look at. All by default.")
     texts_per_language: int | None = option(
         None,
-        "Texts or vectors of each language. By default 300, and 1500 for steps but lsar, shift "
-        "and to_pivot.",
+        f"Texts or vectors of each language. By default {TEXTS_FOR_MEANS}, and "
+        f"{TEXTS_FOR_OTHER_STEPS} for steps but {', '.join(sorted(OF_MEANS))}.",
     )
     query_prompt: str | None = option(
         None, "Put before queries: a text, or the name of one of the model's prompts."

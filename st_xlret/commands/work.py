@@ -10,6 +10,8 @@ from collections.abc import Callable, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from st_xlret.folders import UNFINISHED
+
 if TYPE_CHECKING:
     from st_xlret.encoding import KeptVectors
 
@@ -18,8 +20,9 @@ TEXTS_AT_ONCE = 4_096
 
 _MARK = "st-xlret.txt"
 _CONTENT = "Embeddings of a run of st-xlret that was stopped. The same command goes on from here.\n"
-# The mark, and shards, also those of a run that was killed.
-_OURS = re.compile(r"st-xlret\.txt|[0-9a-f]{32}/(\..*\.st-xlret-tmp/)?\d{6}\.npy")
+# The mark, and shards as `KeptVectors` names them, in folders of their `cache_key`; those of a run
+# that was killed are in a folder that `atomic_file` has made.
+_OURS = re.compile(rf"st-xlret\.txt|[0-9a-f]{{32}}/(\..*{re.escape(UNFINISHED)}tmp/)?\d{{6}}\.npy")
 
 
 class WorkFolder:

@@ -14,6 +14,7 @@ from st_xlret.data import reading
 from st_xlret.data.cells import read_tabbed_table, read_table
 from st_xlret.data.reading import BadLines, DataError
 from st_xlret.field_names import find_fields, problem_with_names
+from st_xlret.folders import unpacked_name
 from st_xlret.languages import LABEL_FIELDS, check_named_language
 
 Records: TypeAlias = Iterable[tuple[int, Any]]
@@ -31,14 +32,13 @@ FORMATS = (
     " Markdown (.md); all but Parquet may be compressed"
 )
 
-_ENDING = re.compile(
-    r"(?:\.((?i:jsonl|json|parquet|tsv|csv|txt|md))|(?<=/wiki)_\d+)(?:\.gz|\.xz)?$"
-)
+_ENDING = re.compile(r"(?:\.((?i:jsonl|json|parquet|tsv|csv|txt|md))|(?<=/wiki)_\d+)$")
 
 
 def _format_of(file: Path) -> _Format | None:
     """The format of a file by its name; None if documents are not read from such files."""
-    match = _ENDING.search(file.as_posix())
+    unpacked = file.with_name(unpacked_name(file))
+    match = _ENDING.search(unpacked.as_posix())
     if not match:
         return None
     return cast(_Format, (match[1] or "jsonl").lower())

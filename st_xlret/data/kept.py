@@ -20,11 +20,12 @@ from st_xlret import __version__
 from st_xlret.data.reading import BadLines, DataError, read_lines
 from st_xlret.data.texts import normalize_text
 from st_xlret.files import PathLike, atomic_file, write_text
+from st_xlret.folders import unpacked_name
 from st_xlret.languages import check_languages
 
 _logger = logging.getLogger(__name__)
 _ROWS_PER_BATCH = 100_000
-_WITH_FIELDS = re.compile(r"\.(jsonl?|csv|tsv|parquet)(\.gz|\.xz)?$")
+_WITH_FIELDS = re.compile(r"\.(jsonl?|csv|tsv|parquet)$")
 
 
 class Counts(Counter[tuple[str, str]]):
@@ -150,7 +151,7 @@ class Loader:
         self.counts = Counts() if counts is None else counts
         excluded = set()
         for file in [exclude] if isinstance(exclude, str | os.PathLike) else exclude:
-            if _WITH_FIELDS.search(str(file)):
+            if _WITH_FIELDS.search(unpacked_name(file)):
                 raise DataError("texts to leave out stand one a line, without fields", file)
             for _, line in read_lines(file):
                 excluded.add(normalize_text(line))

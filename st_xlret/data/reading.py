@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from st_xlret.field_names import unique_fields
 from st_xlret.files import PathLike
+from st_xlret.folders import UNPACKERS
 from st_xlret.languages import normal_code_or_none
 from st_xlret.strict_json import object_of_pairs
 
@@ -65,7 +66,7 @@ class BadLines:
 
 
 def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]]:
-    """Stream (number, bytes) of all lines of a file, plain or compressed (`.gz`, `.xz`)."""
+    """Stream (number, bytes) of all lines of a file, plain or compressed (`UNPACKERS`)."""
     number = 0
     with _open(path) as stream:
         try:
@@ -81,12 +82,8 @@ def raw_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, bytes]
 
 
 def _open(path: PathLike) -> BinaryIO:
-    suffix = Path(path).suffix
-    if suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return open(path, "rb")
+    unpack = UNPACKERS.get(Path(path).suffix)
+    return open(path, "rb") if unpack is None else cast(BinaryIO, unpack(path))
 
 
 def decoded_lines(path: PathLike, bad_lines: BadLines) -> Iterator[tuple[int, str]]:

@@ -160,7 +160,7 @@ def _holds_records(file: Path) -> bool:
 
 
 def find_file(folder: PathLike, *patterns: str) -> Path:
-    """The file of a folder, plain or gzipped, of the first pattern that any file matches.
+    """The file of a folder, plain or compressed, of the first pattern that any file matches.
 
     Several, such as two editions of a benchmark, are refused.
     """
@@ -173,13 +173,16 @@ def find_file(folder: PathLike, *patterns: str) -> Path:
 
 
 def find_files(folder: PathLike, *patterns: str) -> list[Path]:
-    """The files of a folder, plain or gzipped, of the first pattern that any file matches."""
+    """The files of a folder, plain or compressed, of the first pattern that any file matches.
+
+    They are sorted; a `FileNotFoundError` lists what there is in their place.
+    """
     for pattern in patterns:
-        plain = Path(folder).glob(pattern)
-        packed = Path(folder).glob(f"{pattern}.gz")
-        files = {*plain, *packed}
+        files = set(Path(folder).glob(pattern))
+        for ending in PACKED:
+            files.update(Path(folder).glob(f"{pattern}{ending}"))
         if files:
             return sorted(files)
     place = Path(folder, patterns[0])
     there = sorted(path.name for path in place.parent.glob("*"))
-    raise FileNotFoundError(f"expected {place} (or .gz); the folder holds {there[:12]}")
+    raise FileNotFoundError(f"expected {place}, plain or compressed; the folder holds {there[:12]}")

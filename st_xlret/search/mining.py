@@ -31,6 +31,20 @@ class MinedPairs(NamedTuple):
     target: Tensor
 
 
+class _Candidates(NamedTuple):
+    """Pairs that may be accepted, in any order, on any device; a row may be in several.
+
+    Attributes:
+        scores: (C,).
+        source: Rows of the source (C,), int64.
+        target: Rows of the target (C,), int64.
+    """
+
+    scores: Tensor
+    source: Tensor
+    target: Tensor
+
+
 def mine_bitext(
     source: SlicedEmbeddings,
     target: SlicedEmbeddings,
@@ -110,14 +124,17 @@ def mine_pairs(
     mean_back = near.scores_back.clamp(min=lowest).mean(dim=1)
     means = (mean[:, None] + mean_back[near.target_rows]) / 2
     means_back = (mean_back[:, None] + mean[near.source_rows]) / 2
-    proposed = _best_pairs(_margins(near.scores, means, margin), near.target_rows)
-    proposed_back = _best_pairs(_margins(near.scores_back, means_back, margin), near.source_rows)
-    candidates = MinedPairs(
-        torch.cat([proposed.scores, proposed_back.scores]).cpu(),
-        torch.cat([proposed.source, proposed_back.target]).cpu(),
-        torch.cat([proposed.target, proposed_back.source]).cpu(),
+    scores, targets = _best_neighbours(_margins(near.scores, means, margin), near.target_rows)
+    back = _margins(near.scores_back, means_back, margin)
+    scores_back, sources = _best_neighbours(back, near.source_rows)
+    every_source = torch.arange(len(scores), device=scores.device)
+    every_target = torch.arange(len(scores_back), device=scores.device)
+    candidates = _Candidates(
+        scores=torch.cat([scores, scores_back]),
+        source=torch.cat([every_source, sources]),
+        target=torch.cat([targets, every_target]),
     )
-    return _one_to_one_pairs(candidates, threshold)
+    return _accept_best(candidates, threshold)
 
 
 def _margins(cosines: Tensor, means: Tensor, margin: Margin) -> Tensor:
@@ -130,16 +147,15 @@ def _margins(cosines: Tensor, means: Tensor, margin: Margin) -> Tensor:
     return (cosines - means) * factor
 
 
-def _best_pairs(scores: Tensor, near: Tensor) -> MinedPairs:
-    """Each row 0 to n - 1, as the source, with that of its k neighbours (n, k) that scores best."""
+def _best_neighbours(scores: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+    """The best score of each row (n,), and that one of its neighbours (n, k) which has it."""
     best, place = scores.max(dim=1)
-    rows = torch.arange(len(best), device=best.device)
-    return MinedPairs(best, rows, near.gather(1, place[:, None])[:, 0])
+    return best, near.gather(1, place[:, None])[:, 0]
 
 
-def _one_to_one_pairs(candidates: MinedPairs, threshold: float | None) -> MinedPairs:
-    """The candidates that are accepted, best first, where neither of their rows is taken."""
-    scores, source, target = candidates
+def _accept_best(candidates: _Candidates, threshold: float | None) -> MinedPairs:
+    """Accept candidates best first, where neither of their rows is taken; the order is kept."""
+    scores, source, target = (column.cpu() for column in candidates)
     if threshold is not None:
         above = scores >= threshold
         scores = scores[above]

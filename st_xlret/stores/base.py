@@ -34,7 +34,10 @@ _IDENTIFIED = 100_000  # texts whose language a sample identifies
 
 
 class Origin(NamedTuple):
-    """By which map vectors were made, and from which; a store keeps it as a text."""
+    """By which map vectors were made, and from which; a store keeps it as a text.
+
+    The text is compared as a whole: under another one, a run is not continued.
+    """
 
     fingerprint: str
     original: str
@@ -89,7 +92,7 @@ class Store(AbstractContextManager["Store"]):
 
     @abstractmethod
     def read(self, texts: bool) -> Iterator[pa.RecordBatch]:
-        """The rows; see `batches`."""
+        """The rows, as `batches` gives them, whose `texts` this is; `make_batch` makes a batch."""
 
     @abstractmethod
     def write(self, into: str, origin: str, change: Change) -> RerunCounts:
@@ -118,8 +121,8 @@ class Store(AbstractContextManager["Store"]):
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)
 
-    def matrix(self, ids: Iterable[Any], vectors: Sequence[Any]) -> Matrix:
-        """Vectors as a database gives them, or None, (n, d), with NaN in rows that have none."""
+    def checked_matrix(self, ids: Iterable[Any], vectors: Sequence[Any]) -> Matrix:
+        """The `vector_matrix` of some rows; a `ValueError` names one whose length is another."""
         for name, vector in zip(ids, vectors, strict=True):
             if vector is not None and len(vector) != self.dimension:
                 raise self.wrong_length(name, len(vector))
@@ -227,7 +230,10 @@ class Store(AbstractContextManager["Store"]):
         )
 
     def new_file(self, into: str, suffix: str) -> Path:
-        """The path of a file that is not there yet."""
+        """The path of a file that is not there yet; one that is there is a `FileExistsError`.
+
+        Another suffix is a `ValueError`: vectors stay in the form that they have.
+        """
         path = Path(into).expanduser()
         if path.suffix != suffix:
             raise ValueError(f"{into}: vectors of {self.name} go into another {suffix} file")
@@ -255,7 +261,11 @@ class Store(AbstractContextManager["Store"]):
 
     @contextmanager
     def sanitize_errors(self) -> Iterator[None]:
-        """Errors of the store's client name the store, and show no password or key."""
+        """Errors of the store's client name the store, and show no password or key.
+
+        A `ValueError` stays one, and all others become an `OSError`, but for those of an import or
+        a file, which pass as they are. Whatever asks the client stands in this context.
+        """
         try:
             yield
         except (ImportError, FileExistsError, FileNotFoundError) as error:

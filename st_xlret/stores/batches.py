@@ -15,7 +15,10 @@ Matrix = NDArray[np.float32]
 def make_batch(
     ids: Iterable[Any], vectors: pa.Array, beside: Mapping[str, Any] | None = None
 ) -> pa.RecordBatch:
-    """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null."""
+    """A batch as `Store.batches` gives them; columns that are not `beside` the vectors are null.
+
+    The vectors are those of `vector_column`. An `id` beside them is taken instead of `ids`.
+    """
     columns: dict[str, Any] = dict.fromkeys(USUAL_FIELDS, pa.nulls(len(vectors)))
     columns["id"] = [str(one) for one in ids]
     columns.update(beside or {})
@@ -63,7 +66,7 @@ def vector_column(vectors: Matrix) -> pa.FixedSizeListArray:
 
 
 def vector_matrix(vectors: Sequence[Any], dimension: int) -> Matrix:
-    """Vectors as a database gives them, or None, (n, d), with NaN in rows that have none."""
+    """Vectors as a database gives them, or None for none, as (n, d) with NaN in these rows."""
     rows = np.full((len(vectors), dimension), np.nan, np.float32)
     for row, vector in enumerate(vectors):
         if vector is not None:

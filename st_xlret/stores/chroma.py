@@ -164,7 +164,7 @@ class ChromaStore(Store):
                 yield entries
 
     def _as_batch(self, entries: Mapping[str, Any]) -> pa.RecordBatch:
-        vectors = vector_column(self.matrix(entries["ids"], entries["embeddings"]))
+        vectors = vector_column(self.checked_matrix(entries["ids"], entries["embeddings"]))
         beside: dict[str, Any] = dict(self.fields.columns_of_payloads(entries["metadatas"]))
         if not self.fields.text:
             beside["text"] = entries["documents"]

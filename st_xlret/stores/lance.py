@@ -1,7 +1,7 @@
 """Vectors in a table of LanceDB."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -75,5 +75,5 @@ class LanceStore(TableStore):
             self.database.open_table(name)
             raise self.name_taken(f"a table {name}")
 
-    def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-        return iter(self.table.search().select(list(columns)).to_batches(self.size))
+    def _table_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        return iter(self.table.search().select(columns).to_batches(self.size))

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -19,7 +19,7 @@ from st_xlret.stores.reruns import RerunCounts
 from st_xlret.stores.tables import TableStore, find_columns, number_type
 
 METADATA = b"st_xlret"
-"""Key of `VectorsMetadata` in the metadata of a Parquet file."""
+"""Key of `VectorsMetadata` in the metadata of a Parquet file, which `st-xlret index` writes."""
 
 
 class VectorsMetadata(TypedDict, total=False):
@@ -137,15 +137,12 @@ class ParquetStore(TableStore):
                 names = ", ".join(sorted(differ))
                 raise ValueError(f"{file} and {self.files[0]} differ in {names}")
 
-    def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
+    def _table_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for file in self.files:
-            yield from self._batches_of_file(file, list(columns))
+            yield from self._batches_of_file(file, columns)
 
     def _batches_of_file(self, file: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, in their order, with these columns in this order.
-
-        Those that are names of folders are columns as well.
-        """
+        """The rows of a file, in their order, with these columns, some of its folders' names."""
         of_folders = columns_of_folders(file.relative_to(self.place))
         # Without these options pyarrow keeps what was read: 90 MB more for 307 MB of vectors; its
         # datasets keep 325 and more.
@@ -158,7 +155,7 @@ class ParquetStore(TableStore):
                 for name in set(columns) - set(inside):
                     values = [of_folders[name]] * batch.num_rows
                     batch = batch.append_column(name, pa.array(values, pa.string()))
-                yield batch.select(columns)
+                yield batch
 
 
 def _metadata_in(schema: pa.Schema) -> dict[str, Any]:

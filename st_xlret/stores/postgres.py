@@ -369,7 +369,7 @@ class PostgresStore(Store):
     def _numbers_in(self, keys: Sequence[str], vectors: Sequence[Any]) -> Matrix:
         """The vectors of pgvector, or None, (n, d), with NaN in rows that have none."""
         numbers = [None if vector is None else vector.to_numpy() for vector in vectors]
-        return self.matrix(keys, numbers)
+        return self.checked_matrix(keys, numbers)
 
     def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
         """Write a batch as a whole, or not at all. Gives the number of rows that are gone."""

@@ -1,6 +1,7 @@
 """Vectors in Qdrant."""
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ class QdrantStore(Store):
                 f"{self.name} holds numbers from 0 to 255, and mapped ones would be 0: "
                 "map queries alone"
             )
-        target: _NewVector | _NewCollection = _NewCollection(self, into)
+        target: _Target = _NewCollection(self, into)
         if self.vector:
             target = _NewVector(self, into)
         counts = RerunCounts()
@@ -115,7 +116,7 @@ class QdrantStore(Store):
 
     def _write_records(
         self,
-        target: "_NewVector | _NewCollection",
+        target: "_Target",
         records: Sequence[Any],
         mapped: Matrix,
         counts: RerunCounts,
@@ -161,7 +162,7 @@ class QdrantStore(Store):
         ids = [record.id for record in records]
         vectors = [_vector_of(record, self.vector) for record in records]
         beside = self.fields.columns_of_payloads([record.payload for record in records])
-        return make_batch(ids, vector_column(self.matrix(ids, vectors)), beside)
+        return make_batch(ids, vector_column(self.checked_matrix(ids, vectors)), beside)
 
 
 def _vector_of(record: Any, name: str) -> Any:
@@ -188,14 +189,48 @@ def _dense_vectors(parameters: Any) -> dict[str, Any]:
     return dense
 
 
-class _Target:
-    """Where mapped vectors go."""
+class _Target(ABC):
+    """Where mapped vectors go: `make` it first, `warn_of_others` last."""
 
     def __init__(self, store: QdrantStore, into: str) -> None:
         self.store = store
         self.client = store.client
         self.models = store.models
         self.into = into
+
+    @abstractmethod
+    def make(self, origin: str) -> None:
+        """Make it, like what is mapped, if it is not there with this origin.
+
+        A `FileExistsError` is of one that is there with another.
+        """
+
+    @abstractmethod
+    def there(self, records: Sequence[Any]) -> list[Any]:
+        """The mapped vector that is there for each of some records, or None.
+
+        The records were read with the vector `into`, if they have it.
+        """
+
+    @abstractmethod
+    def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
+        """Whether each record, (n,), has a payload to be sent although its vector stays."""
+
+    @abstractmethod
+    def remove(self, ids: list[Any]) -> None:
+        """Remove mapped vectors of points whose own can no longer be mapped, if any goes."""
+
+    @abstractmethod
+    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+        """Write the mapped vectors of some records in the place of others or none."""
+
+    @abstractmethod
+    def counts(self, ids: list[Any]) -> tuple[int, int]:
+        """How many of the points that were sent are there still, and how many have the vector."""
+
+    @abstractmethod
+    def warn_of_others(self, count: int) -> None:
+        """Warn if there are more points than `count`, those with a mapped vector."""
 
     def _count(self, collection: str, *conditions: Any) -> int:
         only = self.models.Filter(must=list(conditions))
@@ -230,20 +265,20 @@ class _NewVector(_Target):
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
     def there(self, records: Sequence[Any]) -> list[Any]:
-        """The mapped vectors that some records have, None for none."""
+        """Those that stand in the records, None for none."""
         return [_vector_of(record, self.into) for record in records]
 
     def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
-        """None is, (n,): the vector stands beside the payload itself."""
+        """False for all: the vector stands beside the payload itself."""
         return np.zeros(len(records), bool)
 
     def remove(self, ids: list[Any]) -> None:
-        """Remove the vector from points whose own can no longer be mapped."""
+        """Remove the vector from these points."""
         if ids:
             self.client.delete_vectors(self.store.collection, [self.into], ids)
 
     def warn_of_others(self, count: int) -> None:
-        """There are none: the points are those of the store."""
+        """Warn of nothing: the points are those of the store."""
 
     def send(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Add the vector to its points."""
@@ -258,7 +293,7 @@ class _NewVector(_Target):
                 raise
 
     def counts(self, ids: list[Any]) -> tuple[int, int]:
-        """How many of these points are there still, and how many have the vector."""
+        """How many are there still, and how many have the vector."""
         of_ids = self.models.HasIdCondition(has_id=ids)
         has_vector = self.models.HasVectorCondition(has_vector=self.into)
         present = self._count(self.store.collection, of_ids)
@@ -301,7 +336,7 @@ class _NewCollection(_Target):
         return [vector_of.get(name) for name in ids]
 
     def changed_payloads(self, records: Sequence[Any]) -> NDArray[np.bool_]:
-        """Whether the payload of records has what their copies do not have, (n,)."""
+        """Whether the payload of each has what its copy does not have."""
         changed = []
         for record, there in zip(records, self._payloads_there(records), strict=True):
             changed.append({**there, **(record.payload or {})} != there)
@@ -336,6 +371,6 @@ class _NewCollection(_Target):
         self.client.upsert(self.into, points)
 
     def counts(self, ids: list[Any]) -> tuple[int, int]:
-        """All were copied: what is deleted meanwhile stays in the copy."""
+        """All, and those that were copied: what is deleted meanwhile stays in the copy."""
         of_ids = self.models.HasIdCondition(has_id=ids)
         return len(ids), self._count(self.into, of_ids)

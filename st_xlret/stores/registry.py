@@ -117,13 +117,11 @@ def open_store(
     group_field: str | None = None,
     languages_file: PathLike | None = None,
 ) -> Store:
-    r"""Open stored vectors, wherever they are. Nothing but their description is read.
+    """Open stored vectors, wherever they are. Nothing but their description is read.
 
     Args:
-        address: A `.parquet` file or a folder of them; `.npy`; `.faiss`, flat or IVF;
-            `qdrant:PATH_OR_URL?collection=C&vector=V` (the key is QDRANT_API_KEY);
-            `lance:PATH?table=T&column=V`; `postgresql://USER@HOST/DATABASE?table=T&column=V`
-            (pgvector); `chroma:PATH_OR_URL?collection=C`.
+        address: A file, a folder of Parquet files, or what names vectors in a database, as the
+            guide of stored vectors has it for each kind.
         vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
         language_field: Field of the languages, such as `metadata.language`. Default: the first
             usual one of a row.
@@ -189,7 +187,7 @@ def _problem_with_address(kind: StoreKind | None, fields: Fields) -> str | None:
 
 
 def forms_in_words() -> str:
-    """How vectors of each kind are named, in short."""
+    """How vectors of each kind are named, in short, for the help of `--vectors`."""
     forms = []
     for kind in STORES:
         is_file = kind.name.startswith(".")

@@ -1,7 +1,7 @@
 """Vectors in tables of Arrow, whose columns have the fields."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -33,13 +33,16 @@ class TableStore(Store):
         if not texts:
             wanted &= {"id", "vector", *OF_SAMPLES}
         start = 0
-        for batch in self._table_batches({self.columns[what] for what in wanted}):
+        for batch in self._table_batches([self.columns[what] for what in wanted]):
             yield self._as_store_batch(batch, start)
             start += batch.num_rows
 
     @abstractmethod
-    def _table_batches(self, columns: Collection[str]) -> Iterator[pa.RecordBatch]:
-        """The batches of the table, in its order, with these columns."""
+    def _table_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The rows in the order of the table, in batches of at most `size`, with these columns.
+
+        Callers take columns by their names: their order is free.
+        """
 
     def vector_length(self) -> int:
         """Numbers in a vector, by the schema, else by the first vector, which is read."""
@@ -84,11 +87,14 @@ class TableStore(Store):
         return []
 
     def _changed_batches(self, change: Change, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The whole table with changed vectors, in the types of its own columns."""
+        """The whole table with changed vectors, in the columns and types of `schema`.
+
+        That is the table's own, which may have other metadata.
+        """
         place = schema.get_field_index(self.columns["vector"])
         for batch in self._table_batches(schema.names):
             changed = change(self._as_store_batch(batch)).column("vector")
-            arrays = batch.columns
+            arrays = [batch.column(name) for name in schema.names]
             arrays[place] = changed.cast(schema.field(place).type)
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -96,7 +102,8 @@ class TableStore(Store):
 def find_columns(schema: pa.Schema, fields: Fields, where: str) -> dict[str, str]:
     """What a table has -> its column: "vector", and "id" and those of `USUAL_FIELDS` that it has.
 
-    A `ValueError` lists the columns if none is one of vectors, or one that was named is not there.
+    A `ValueError` lists the columns if none is one of vectors, or one that was named is not there;
+    it begins with `where`, the name of the store.
     """
     kinds = ", ".join(f"{field.name} ({field.type})" for field in schema)
     lists = [field.name for field in schema if _is_vector(field.type)]

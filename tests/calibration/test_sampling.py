@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+import st_xlret
 from st_xlret.calibration import Sample, sample_queries, sample_texts
+from st_xlret.calibration.fit_options import TEXTS_FOR_MEANS, TEXTS_FOR_OTHER_STEPS
 from st_xlret.data import DataError
 
 TEXTS = {code: [f"{code} {number % 30}" for number in range(40)] for code in ("en", "fr")}
@@ -243,3 +245,9 @@ def test_questions_without_a_language_are_identified_one_by_one(tmp_path: Path) 
     drawn = sample_queries(tmp_path / "questions.txt", ["en", "fr"])
     assert len(drawn["en"]) == 6
     assert len(drawn["fr"]) == 6
+
+
+def test_docstrings_name_the_texts_that_are_drawn_by_default() -> None:
+    for documented in (st_xlret.calibrate, st_xlret.VectorCalibration.fit):
+        words = (documented.__doc__ or "").replace(" ", "")
+        assert str(TEXTS_FOR_MEANS) in words and str(TEXTS_FOR_OTHER_STEPS) in words

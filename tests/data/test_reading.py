@@ -21,8 +21,10 @@ from st_xlret.data import (
 from st_xlret.data.beir import read_qrels
 from st_xlret.data.cells import has_quoted_cells, read_table
 from st_xlret.data.kept import cached_table
+from st_xlret.data.sources import find_file
 from st_xlret.data.texts import join_sentences, split_sentences
 from st_xlret.data.words import fold_text
+from st_xlret.folders import PACKED
 from tests.data.files import load, pair, questions, read, rows, write_bytes, write_jsonl, write_text
 
 
@@ -328,6 +330,15 @@ def test_files_with_fields_leave_out_no_texts(name: str, tmp_path: Path) -> None
     file = write_jsonl(tmp_path / name, [PAIR])
     with pytest.raises(DataError, match=f"{name}: .*one a line"):
         load([PAIR], exclude=[file])
+
+
+@pytest.mark.parametrize("end", ["", *PACKED])
+def test_a_file_of_a_folder_is_found_whatever_compresses_it(end: str, tmp_path: Path) -> None:
+    file = write_text(tmp_path / f"a.tsv{end}", "x")
+    assert find_file(tmp_path, "b.tsv", "a.tsv") == file
+    assert [*read_lines(find_file(tmp_path, "a.tsv"))] == [(1, "x")]
+    with pytest.raises(FileNotFoundError, match="c.tsv, plain or compressed"):
+        find_file(tmp_path, "c.tsv")
 
 
 @pytest.mark.parametrize("loader", [read, load, questions])

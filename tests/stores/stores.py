@@ -18,6 +18,8 @@ VECTORS = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float16).astyp
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
 LANGUAGES = ["en", "fr", "en", None, "de", "en", "fr", "en", "en", "de"]
 TEXTS = [f"text {i}" for i in range(10)]
+NEW = np.float32([0.5, -0.5, 0.5, 0.5])
+CHANGED = np.stack([NEW, np.zeros(4, np.float32)])
 GetFixture = Callable[[str], Any]
 
 
@@ -127,12 +129,38 @@ class Maker:
         make: From what gives fixtures by name to the address.
         metric: That it says.
         part: The part of its address that names the vectors; None for files.
+        change: Gives the first row of what was made the vector `NEW`, and the second one zeros,
+            which cannot be mapped; needed for kinds that are continued.
     """
 
     kind: str
     make: Callable[[GetFixture], str]
     metric: str | None = None
     part: str | None = None
+    change: Callable[[GetFixture], None] | None = None
+
+
+def change_qdrant(fixture: GetFixture, name: str = "") -> None:
+    client, models = open_qdrant(fixture("tmp_path"))
+    for row, vector in enumerate(CHANGED):
+        values: Any = {name: vector.tolist()} if name else vector.tolist()
+        client.update_vectors("docs", [models.PointVectors(id=row, vector=values)])
+    client.close()
+
+
+def change_named_qdrant(fixture: GetFixture) -> None:
+    change_qdrant(fixture, "dense")
+
+
+def change_chroma(fixture: GetFixture) -> None:
+    client = pytest.importorskip("chromadb").PersistentClient(str(fixture("tmp_path") / "chroma"))
+    client.get_collection("docs").update(ids=["0", "1"], embeddings=CHANGED)
+
+
+def change_postgres(fixture: GetFixture) -> None:
+    for text, vector in zip(TEXTS, CHANGED, strict=False):
+        row = (str(vector.tolist()), text)
+        fixture("sql")("UPDATE docs SET dense = %s WHERE text = %s", row)
 
 
 def in_folder(make: Callable[[Path], str]) -> Callable[[GetFixture], str]:
@@ -149,17 +177,37 @@ MAKERS = {
     "npy": Maker(".npy", in_folder(npy)),
     "faiss_flat": Maker(".faiss", in_folder(faiss_flat), metric="dot"),
     "faiss_ivf": Maker(".faiss", in_folder(faiss_ivf), metric="dot"),
-    "qdrant": Maker("qdrant", in_folder(qdrant), metric="cosine", part="collection"),
-    "named_qdrant": Maker("qdrant", in_folder(named_qdrant), metric="cosine", part="vector"),
-    "chroma": Maker("chroma", in_folder(chroma), metric="cosine", part="collection"),
+    "qdrant": Maker(
+        "qdrant", in_folder(qdrant), metric="cosine", part="collection", change=change_qdrant
+    ),
+    "named_qdrant": Maker(
+        "qdrant",
+        in_folder(named_qdrant),
+        metric="cosine",
+        part="vector",
+        change=change_named_qdrant,
+    ),
+    "chroma": Maker(
+        "chroma", in_folder(chroma), metric="cosine", part="collection", change=change_chroma
+    ),
     "lance": Maker("lance", in_folder(lance), part="table"),
     "postgresql": Maker(
-        "postgresql", in_postgres("vector(4)", "bigint"), metric="cosine", part="column"
+        "postgresql",
+        in_postgres("vector(4)", "bigint"),
+        metric="cosine",
+        part="column",
+        change=change_postgres,
     ),
     "halfvec": Maker(
-        "postgresql", in_postgres("halfvec(4)", "uuid"), metric="cosine", part="column"
+        "postgresql",
+        in_postgres("halfvec(4)", "uuid"),
+        metric="cosine",
+        part="column",
+        change=change_postgres,
     ),
-    "untyped": Maker("postgresql", in_postgres("vector", "char(3)"), part="column"),
+    "untyped": Maker(
+        "postgresql", in_postgres("vector", "char(3)"), part="column", change=change_postgres
+    ),
 }
 
 

@@ -14,6 +14,7 @@ import pytest
 from st_xlret import VectorCalibration
 from st_xlret.calibration.steps import Maps
 from st_xlret.stores import Store, apply_calibration, base, open_store
+from st_xlret.stores.parquet import ParquetStore
 from tests.stores.stores import LANGUAGES, VECTORS, table
 
 TYPES = [
@@ -191,6 +192,23 @@ def test_languages_are_found_in_texts_but_of_many_rows_in_some(
         counts = {code: len(rows) for code, rows in store.sample(1000).vectors.items()}
     assert counts.pop("sw") == 3 and sum(counts.values()) == identify.call_count
     assert 25 < counts["en"] < 75 and 25 < counts["fr"] < 75
+
+
+def test_the_order_of_a_table_s_columns_in_a_batch_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = parquet(tmp_path, table())
+    apply_calibration(CALIBRATION, store, str(tmp_path / "expected.parquet"))
+    batches = ParquetStore._table_batches
+
+    def reversed_batches(self: ParquetStore, columns: list[str]) -> Any:
+        for batch in batches(self, columns):
+            yield batch.select(batch.schema.names[::-1])
+
+    monkeypatch.setattr(ParquetStore, "_table_batches", reversed_batches)
+    apply_calibration(CALIBRATION, store, str(tmp_path / "mapped.parquet"))
+    mapped = pq.read_table(tmp_path / "mapped.parquet")
+    assert mapped.equals(pq.read_table(tmp_path / "expected.parquet"))
 
 
 def test_what_does_not_belong_to_a_folder_is_left_out_and_named(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ from st_xlret.stores import Store, apply_calibration, chroma, open_store
 from st_xlret.stores.batches import batch_vectors
 from st_xlret.stores.registry import STORES
 from tests.stores import stores
-from tests.stores.stores import LANGUAGES, VECTORS, Made
+from tests.stores.stores import LANGUAGES, NEW, VECTORS, Made
 
 Opened = Callable[..., Store]
 Sql = Callable[..., Any]
-NEW = np.float32([0.5, -0.5, 0.5, 0.5])
 CALIBRATION = VectorCalibration.fit(
     {code: np.random.default_rng(2).normal(size=(60, 4)) + i for i, code in enumerate(["en", "de"])}
 )
@@ -30,33 +29,6 @@ CONTINUED = [
     for name, maker in stores.MAKERS.items()
     if maker.kind in {kind.name for kind in STORES if kind.is_continued}
 ]
-
-
-def change_qdrant(made: Made, request: pytest.FixtureRequest) -> None:
-    """Give the first row another vector, and the second one none that can be mapped."""
-    client, models = stores.open_qdrant(request.getfixturevalue("tmp_path"))
-    name = "dense" if made.maker.part == "vector" else ""
-    for row, vector in enumerate([NEW, np.zeros(4)]):
-        values: Any = {name: vector.tolist()} if name else vector.tolist()
-        client.update_vectors("docs", [models.PointVectors(id=row, vector=values)])
-    client.close()
-
-
-def change_chroma(made: Made, request: pytest.FixtureRequest) -> None:
-    folder = request.getfixturevalue("tmp_path") / "chroma"
-    collection = (
-        pytest.importorskip("chromadb").PersistentClient(str(folder)).get_collection("docs")
-    )
-    collection.update(ids=["0", "1"], embeddings=[NEW.tolist(), [0.0] * 4])
-
-
-def change_postgresql(made: Made, request: pytest.FixtureRequest) -> None:
-    sql = request.getfixturevalue("sql")
-    for text, vector in (("text 0", NEW), ("text 1", np.zeros(4))):
-        sql("UPDATE docs SET dense = %s WHERE text = %s", (str(vector.tolist()), text))
-
-
-CHANGES = {"qdrant": change_qdrant, "chroma": change_chroma, "postgresql": change_postgresql}
 
 
 def mapped_vectors(address: str) -> list[np.ndarray]:
@@ -74,7 +46,8 @@ def test_a_rerun_maps_again_what_has_changed(name: str, request: pytest.FixtureR
     with open_store(made.address) as store:
         calibration = replace(CALIBRATION, metric=store.metric or "cosine")
         assert apply_calibration(calibration, store, into) == (10, {}, 0)
-    CHANGES[made.kind.name](made, request)
+    assert maker.change is not None, "a store that is continued needs one"
+    maker.change(request.getfixturevalue)
     with open_store(made.address) as store, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         again = apply_calibration(calibration, store, into)
