@@ -20,6 +20,8 @@ export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
+# lint and docs run side by side.
+MAKEFLAGS += --jobs=2
 .PHONY: help setup engines demo test test-all lint docs format bench clean
 
 help:

@@ -100,6 +100,7 @@ def libraries_of(file: Path) -> set[str]:
     return roots - set(sys.stdlib_module_names)
 
 
+@pytest.mark.slow
 def test_import_is_light_touches_no_network_and_needs_no_optional_library(tmp_path: Path) -> None:
     clouds = {"en": [[1.0, 2.0], [3.0, 1.0]], "fr": [[-1.0, 2.0], [-2.0, 3.0]]}
     folder = st_xlret.VectorCalibration.fit(clouds, min_texts=2).save(tmp_path / "map")

@@ -40,7 +40,7 @@ def check_top_k(queries: np.ndarray, corpus: np.ndarray, k: int, searched: Any) 
 @pytest.mark.parametrize("k", [1, 30, 203])
 @pytest.mark.parametrize("queries", [1, 2, 8, 9])
 @pytest.mark.parametrize(
-    ("block", "queries_at_once"), [(1, 100), (5, 4), (32, 1), (130, 100), (1000, 100)]
+    ("block", "queries_at_once"), [(3, 100), (5, 4), (32, 1), (130, 100), (1000, 100)]
 )
 def test_top_k_is_a_stable_sort(
     corpus: np.ndarray,
@@ -55,6 +55,12 @@ def test_top_k_is_a_stable_sort(
     check_top_k(asked, corpus, k, corpus)
     chunks = np.split(corpus, [0, 100, 100, 103])
     check_top_k(asked, corpus, k, iter(chunks))
+
+
+def test_blocks_may_have_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_blocks(monkeypatch, 1)
+    asked = small_integers(8, 3, seed=0)
+    check_top_k(asked, CORPORA["ties"], 30, CORPORA["ties"])
 
 
 @pytest.mark.parametrize("queries", [1, 8, 64])

@@ -272,6 +272,7 @@ def test_fp16_in_one_process_holds_parameters_of_losses() -> None:
     LossStateCallback({"windows": ccp()}).on_init_end(args, TrainerState())
 
 
+@pytest.mark.slow
 def test_the_hosts_own_trainer_keeps_the_state_by_the_callback_with_torch_compile_too(
     tmp_path: Path,
 ) -> None:
