@@ -41,7 +41,16 @@ COMPARED = (
     "sentences_per_language",
     "threshold",
 )
-"""Entries of a protocol in which results that are compared do not differ."""
+"""Entries of a protocol in which results that are compared do not differ.
+
+Their texts are compared letter by letter, also with result files of before and with `measured_as`
+in `published_results.json`: whoever words one differently parts results that belong together.
+"""
+
+
+def sizes_in_words(sizes: Mapping[str, object], separator: str = ", ") -> str:
+    """Sizes after their names, such as "de 10, fr 12", for an entry of `COMPARED`."""
+    return separator.join(f"{name} {size}" for name, size in sizes.items())
 
 
 @dataclass(frozen=True)
@@ -265,7 +274,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             convert_to_tensor=True,
         ).float()
         if self.calibration is not None:
-            vectors = _calibrated(self.calibration, vectors, distinct_codes)
+            vectors = _map_by_language(self.calibration, vectors, distinct_codes)
         if len(row_of) == len(keys):
             return vectors
         return vectors[[row_of[key] for key in keys]]
@@ -297,7 +306,10 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return self.layer is None and self.pooling in (None, "model")
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
-        """What determines the scores, apart from the weights of the model."""
+        """What determines the scores, apart from the weights of the model.
+
+        `evaluate` calls it after `score`. Of the entries, `COMPARED` are compared letter by letter.
+        """
         entries = {
             "pooling": self._pooling_in_words(),
             "calibration": self._calibration_in_words(model),
@@ -369,10 +381,10 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return self.prefix_name_to_metrics(metrics, self.name)
 
 
-def _calibrated(
+def _map_by_language(
     calibration: CalibrationLayer, vectors: Tensor, codes: Sequence[str | None]
 ) -> Tensor:
-    """Vectors, each mapped by the calibration of its language."""
+    """Vectors (n, d), each mapped by the calibration of its language."""
     mapped = torch.empty_like(vectors)
     with torch.inference_mode():
         for code in dict.fromkeys(codes):

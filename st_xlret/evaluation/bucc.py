@@ -18,6 +18,7 @@ from st_xlret.evaluation.base import (
     Scores,
     chosen_names,
     name_file_in_errors,
+    sizes_in_words,
 )
 from st_xlret.files import PathLike
 from st_xlret.folders import files_below, unpacked_name
@@ -142,7 +143,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
     def score(self, model: SentenceTransformer) -> Scores:
         """Language to precision, recall and F1, for those with gold pairs.
 
-        What is mined is kept in `mined_pairs`.
+        What is mined is kept in `mined_pairs`, and its thresholds are in the protocol.
         """
         scores = {}
         for language, corpus in self.corpora.items():
@@ -180,6 +181,7 @@ class BUCCEvaluator(BenchmarkEvaluator):
         return pairs
 
     def _embed(self, model: SentenceTransformer, texts: Sequence[str], language: str) -> Tensor:
+        """The vectors of sentences in one language."""
         return self.embed_texts(model, texts, [language] * len(texts))
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
@@ -191,18 +193,19 @@ class BUCCEvaluator(BenchmarkEvaluator):
             "direction": "both, merged",
         }
         entries.update(super().protocol(model))
-        sizes = []
+        sizes = {}
         for code, corpus in self.corpora.items():
             size = f"{len(corpus.source)} x {len(corpus.target)}"
-            sizes.append(f"{code} {size} with {len(corpus.gold or ())} pairs")
+            sizes[code] = f"{size} with {len(corpus.gold or ())} pairs"
         thresholds = [f"{code} {threshold:.4f}" for code, threshold in self.thresholds.items()]
         entries["threshold"] = f"best F1 on the {self._threshold_in_words()}"
         entries["languages"] = str(len(self.corpora))
-        entries["corpus_size"] = "; ".join(sizes)
+        entries["corpus_size"] = sizes_in_words(sizes, "; ")
         entries["thresholds"] = ", ".join(thresholds)
         return entries
 
     def _threshold_in_words(self) -> str:
+        """Where the threshold is from, for an entry of `COMPARED`."""
         is_itself = all(self.training[code] is corpus for code, corpus in self.corpora.items())
         if is_itself:
             return f"evaluated split ({self.split}) itself, which is optimistic"
@@ -322,6 +325,7 @@ def _load_hub_corpora(languages: Sequence[str] | None) -> dict[str, BUCCCorpus]:
 
 
 def _sentences_by_number(sentences: Sequence[str], code: str) -> dict[str, str]:
+    """Sentences by the ids that gold pairs name: their numbers from 1."""
     numbered = enumerate(sentences, start=1)
     return {_row_name(code, number): text.strip() for number, text in numbered}
 

@@ -18,7 +18,7 @@ _FIRST_RESULTS = (
     "wrong_same_language",
     "wrong_other_language",
 )
-"""What the first result of a query is: each query is one of these."""
+"""What the first result of a query is: each query is one of these, which are metrics' names."""
 
 _DEPTH = 10
 _PREFERENCE_DEPTH = 20
@@ -54,24 +54,27 @@ def language_metrics(
     - `right_same_language`, `right_other_language`, `wrong_same_language`, `wrong_other_language`:
       The first result.
     """
-    of_documents = languages_of_labels(document_languages)
-    of_queries = languages_of_labels(query_languages)
-    in_language = _documents_in_languages(of_documents, set(of_queries) - {""})
-    rows = []
-    for ranked, judged, language in zip(ranking, relevant, of_queries, strict=True):
+    document_codes = languages_of_labels(document_languages)
+    query_codes = languages_of_labels(query_languages)
+    in_language = _documents_in_languages(document_codes, set(query_codes) - {""})
+    of_queries = []
+    for ranked, judged, code in zip(ranking, relevant, query_codes, strict=True):
         gold = judged[judged >= 0]
-        if len(gold) > 0 and language:
-            rows.append(_metrics_of_query(ranked, gold, in_language[language]))
+        if len(gold) > 0 and code:
+            of_queries.append(_metrics_of_query(ranked, gold, in_language[code]))
         else:
-            rows.append({})
-    names = next(filter(None, rows), {})
-    return {name: np.array([row.get(name, np.nan) for row in rows]) for name in names}
+            of_queries.append({})
+    names = next(filter(None, of_queries), {})
+    values = {}
+    for name in names:
+        values[name] = np.array([metrics.get(name, np.nan) for metrics in of_queries])
+    return values
 
 
-def _documents_in_languages(of_documents: Sequence[str], languages: set[str]) -> dict[str, _Mask]:
+def _documents_in_languages(document_codes: Sequence[str], languages: set[str]) -> dict[str, _Mask]:
     """For each language, which documents are in it, boolean, (C,); regions do not matter."""
-    codes = np.array(of_documents)
-    present = set(of_documents)
+    codes = np.array(document_codes)
+    present = set(document_codes)
     masks = {}
     for language in languages:
         alike = [code for code in present if is_same_language(code, language)]
@@ -80,7 +83,11 @@ def _documents_in_languages(of_documents: Sequence[str], languages: set[str]) ->
 
 
 def _metrics_of_query(ranked: RowNumbers, gold: RowNumbers, in_language: _Mask) -> dict[str, float]:
-    """`in_language` says of each document whether it is in the query's language."""
+    """The metrics of a query, of which those without a value are NaN.
+
+    `ranked` are corpus rows, best first, `gold` the relevant ones, one at least; `in_language` says
+    of each document of the corpus whether it is in the query's language.
+    """
     # Of the relevant documents:
     is_own = in_language[gold]
     is_found = np.isin(gold, ranked[:_DEPTH])
@@ -88,7 +95,7 @@ def _metrics_of_query(ranked: RowNumbers, gold: RowNumbers, in_language: _Mask) 
     is_right = np.isin(ranked, gold)
     is_same = in_language[ranked]
 
-    first = _first_result(is_right, is_same)
+    first = _kind_of_first_result(is_right, is_same)
     metrics = {
         "recall_at_10_same_language": _mean(is_found[is_own]),
         "recall_at_10_other_languages": _mean(is_found[~is_own]),
@@ -110,7 +117,8 @@ def _mean(values: _Mask) -> float:
     return float(values.mean())
 
 
-def _first_result(is_right: _Mask, is_same: _Mask) -> str:
+def _kind_of_first_result(is_right: _Mask, is_same: _Mask) -> str:
+    """Which of `_FIRST_RESULTS` the first result is; the arguments are as of `_preference_rate`."""
     answer = "right" if is_right[0] else "wrong"
     language = "same" if is_same[0] else "other"
     return f"{answer}_{language}_language"
@@ -129,7 +137,7 @@ def _preference_rate(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
 
 
 def _language_ndcg(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
-    """The nDCG in which an answer in the query's language has the gain 1, and another one less.
+    """The nDCG with a gain of 2 for a right result in the query's language, and 1 for another.
 
     All are boolean, best first: `is_own` of the relevant documents, the others of the results.
     """
@@ -140,5 +148,6 @@ def _language_ndcg(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
 
 
 def _discounted(gains: NDArray[Any]) -> float:
+    """The cumulative gain of the first ten results, each weighed by its rank."""
     best = gains[:_DEPTH]
     return float(best @ rank_discounts(len(best)))

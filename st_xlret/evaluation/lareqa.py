@@ -97,6 +97,7 @@ class LAReQAEvaluator(RetrievalEvaluator):
             pools = {code: data.select_languages([code], corpus=True) for code in codes}
         else:
             pools = {"all": data.select_languages(languages)}
+        # In the words of published_results.json, which are compared.
         notes["candidate"] = "sentence followed by its paragraph" if context else "sentence"
         return cls(pools, split=split, notes=notes, **options)
 

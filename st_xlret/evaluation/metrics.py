@@ -20,20 +20,20 @@ def mrr_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
             least 1.
         k: Results per query that are considered.
     """
-    best = _first(hits, k)
+    best = _hits_of_best(hits, k)
     rank = best.argmax(axis=1) + 1
     return np.where(best.any(axis=1), 1.0 / rank, 0.0)
 
 
 def recall_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     """Fraction of the relevant documents that are among the k best results; see `mrr_at_k`."""
-    found = _first(hits, k).sum(axis=1)
+    found = _hits_of_best(hits, k).sum(axis=1)
     return np.divide(found, np.asarray(relevant))
 
 
 def success_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     """Whether a relevant document is among the k best results of each query; see `mrr_at_k`."""
-    return np.where(_first(hits, k).any(axis=1), 1.0, 0.0)
+    return np.where(_hits_of_best(hits, k).any(axis=1), 1.0, 0.0)
 
 
 def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
@@ -46,7 +46,7 @@ def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
         >>> map_at_k([[True, False, True], [False, True, True]], [2, 5], k=2).tolist()
         [0.5, 0.25]
     """
-    best = _first(hits, k)
+    best = _hits_of_best(hits, k)
     ranks = np.arange(1, best.shape[1] + 1)
     precision = best.cumsum(axis=1) / ranks
     most = np.minimum(np.asarray(relevant), k)
@@ -55,7 +55,7 @@ def map_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
 
 def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
     """Normalised discounted cumulative gain of the k best results of each query; see `mrr_at_k`."""
-    best = _first(hits, k)
+    best = _hits_of_best(hits, k)
     discounts = rank_discounts(k)
     gain = (best * discounts[: best.shape[1]]).sum(axis=1)
     most = np.minimum(np.asarray(relevant), k)
@@ -64,11 +64,12 @@ def ndcg_at_k(hits: ArrayLike, relevant: ArrayLike, k: int) -> Values:
 
 
 def rank_discounts(k: int) -> Values:
-    """The weights of the first k ranks in the cumulative gain."""
+    """The weights (k,) of the first k ranks in the cumulative gain."""
     return 1 / np.log2(np.arange(2, k + 2))
 
 
-def _first(hits: ArrayLike, k: int) -> NDArray[np.bool_]:
+def _hits_of_best(hits: ArrayLike, k: int) -> NDArray[np.bool_]:
+    """The hits among the k best results of each query, (Q, k) or narrower."""
     return np.asarray(hits, dtype=bool)[:, :k]
 
 
@@ -79,3 +80,4 @@ METRIC_FUNCTIONS = {
     "map": map_at_k,
     "ndcg": ndcg_at_k,
 }
+"""What the name of a metric begins with, as `mrr` of `mrr_at_100`."""

@@ -92,6 +92,7 @@ def mention_in_context(
 
 
 def _sentence_spans(record: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """Where the sentences of a record begin and end, half-open, in characters."""
     return [(span["start"], span["end"]) for span in record["sentence_spans"]]
 
 

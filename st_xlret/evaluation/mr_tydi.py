@@ -109,15 +109,17 @@ class MrTyDiEvaluator(RetrievalEvaluator):
 
 
 def _folder_name(language: str) -> str:
+    """The folder of a language in the release, and in both data sets of the Hub."""
     return f"mrtydi-v1.1-{_LANGUAGES[language]}"
 
 
 def _is_in_any(roots: Sequence[Path], language: str) -> bool:
+    """Whether one of the folders has the folder of a language."""
     return any((root / _folder_name(language)).is_dir() for root in roots)
 
 
 def _download(languages: Sequence[str]) -> list[Path]:
-    """The folders of the corpus and of the queries in the cache of the Hub."""
+    """The folders of the corpus and of the queries in the cache of the Hub, in this order."""
     from huggingface_hub import snapshot_download
 
     patterns = [f"{_folder_name(code)}/*" for code in languages]

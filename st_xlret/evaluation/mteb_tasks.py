@@ -60,6 +60,7 @@ def mteb_task(
 
 
 def _metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
+    """What mteb knows of a task: its description is the first line of the evaluator's docstring."""
     is_retrieval = issubclass(kind, RetrievalEvaluator)
     first_line = (kind.__doc__ or "").partition("\n")[0]
     return TaskMetadata(

@@ -53,7 +53,7 @@ def _checked_language(code: str) -> str:
 
 
 def texts_table(rows: Iterable[TextRow | tuple[str, str, str, str]]) -> Dataset:
-    """RowNumbers (id, title, text, language) as a table, without titles if all are empty.
+    """Rows (id, title, text, language) as a table, without titles if all are empty.
 
     A missing language is "".
     """
@@ -68,7 +68,7 @@ def texts_table(rows: Iterable[TextRow | tuple[str, str, str, str]]) -> Dataset:
 
 
 def full_texts(table: Dataset) -> list[str]:
-    """What is encoded of each."""
+    """The text of each row that is encoded: after its title, if the table has titles."""
     if "title" not in table.column_names:
         return list(table["text"][:])  # as it stands: XQuAD-R's candidates begin with spaces
     titles = table["title"][:]
@@ -134,7 +134,7 @@ class RetrievalData:
 
 
 def _refuse_missing_texts(table: Dataset, what: str) -> None:
-    """A missing text would be embedded as the word None."""
+    """Refuse, by a `DataError`, a missing text, which would be embedded as the word None."""
     for name in ("id", "title", "text"):
         if name not in table.column_names or not len(table):
             continue
@@ -164,7 +164,11 @@ def _judgements_of(documents: Dataset, qrels: Qrels) -> Qrels:
 def _find_relevant_rows(
     corpus: Dataset, queries: Dataset, qrels: Qrels, file: str
 ) -> dict[int, RowNumbers]:
-    """Row of each query that counts to its relevant corpus rows, in the order of the queries."""
+    """Row of each query that counts to its relevant corpus rows, in the order of the queries.
+
+    Corpus rows are in ascending order, those that are `NOT_IN_CORPUS` first. A `DataError` refuses
+    an id that is not there once, and judgements of which no query can find any.
+    """
     query_rows = _rows_by_id(queries, qrels)
     judged: set[str] = set()
     for grades in qrels.values():
@@ -202,7 +206,7 @@ def _rows_by_id(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _only_rows(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int]:
-    """The row of each id, which stands once."""
+    """The row of each id; a `DataError` refuses one that does not stand once."""
     only = {}
     for name, rows in rows_of.items():
         count = len(rows)

@@ -17,7 +17,12 @@ from typing_extensions import Self
 from st_xlret.columns import Role
 from st_xlret.data.kept import cache_key
 from st_xlret.encoding import KeptVectors, fingerprint
-from st_xlret.evaluation.base import BenchmarkEvaluator, BenchmarkResult, Scores
+from st_xlret.evaluation.base import (
+    BenchmarkEvaluator,
+    BenchmarkResult,
+    Scores,
+    sizes_in_words,
+)
 from st_xlret.evaluation.by_language import language_metrics
 from st_xlret.evaluation.metrics import METRIC_FUNCTIONS, Values
 from st_xlret.evaluation.pools import RetrievalData, RowNumbers, full_texts, read_beir
@@ -180,6 +185,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return of_queries, vectors
 
     def _embed_table(self, model: SentenceTransformer, table: Dataset, role: Role) -> Tensor:
+        """The vectors of the rows of a table, of unit length where similarities are cosines."""
         vectors = self.embed_texts(model, full_texts(table), table["language"][:], role)
         if self._uses_cosine(model):
             return unit_rows(vectors)
@@ -202,6 +208,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return cache_key(settings)
 
     def _uses_cosine(self, model: SentenceTransformer) -> bool:
+        """Whether similarities are cosines, not dot products; a ValueError refuses all others."""
         similarity = self.similarity or str(model.similarity_fn_name)
         if similarity not in ("cosine", "dot"):
             raise ValueError(
@@ -211,13 +218,17 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return similarity == "cosine"
 
     def evaluate(self, model: SentenceTransformer) -> BenchmarkResult:
-        """Scores per query language, their averages, and the protocol with the sizes of pools."""
+        """Scores per query language, their averages, and the protocol with the sizes of pools.
+
+        The size of one pool is the bare number, as `published_results.json` has it.
+        """
         result = super().evaluate(model)
-        sizes = []
-        for name, size in self.sizes.items():
-            sizes.append(f"{name} {size}" if len(self.sizes) > 1 else str(size))
+        size = sizes_in_words(self.sizes)
+        if len(self.sizes) == 1:
+            [documents] = self.sizes.values()
+            size = str(documents)
         result.protocol["languages"] = str(len(result.scores))
-        result.protocol["corpus_size"] = ", ".join(sizes)
+        result.protocol["corpus_size"] = size
         return result
 
     def protocol(self, model: SentenceTransformer) -> dict[str, str]:
@@ -268,12 +279,12 @@ def score_ranking(
         names.append("recall_at_10")
     values = _metrics_of_queries(ranking, data.relevant, names)
     if is_mixed:
-        of_documents = data.corpus["language"][:]
-        values |= language_metrics(ranking, data.relevant, asked, of_documents)
+        document_languages = data.corpus["language"][:]
+        values |= language_metrics(ranking, data.relevant, asked, document_languages)
     scores = {}
     for code in dict.fromkeys(asked):
         is_asked = np.array([other == code for other in asked])
-        scores[code] = _means(values, is_asked)
+        scores[code] = _means_of_queries(values, is_asked)
     return scores
 
 
@@ -282,7 +293,8 @@ def _metrics_of_queries(
 ) -> dict[str, Values]:
     """Each metric of each query, (Q,).
 
-    `ranking` (Q, k) has the rows that were found, best first, and `relevant` the right ones.
+    `ranking` (Q, k) has the rows that were found, best first, and `relevant` the right ones. A name
+    begins with one of `METRIC_FUNCTIONS`, as `mrr_at_100` does.
     """
     found = []
     counts = []
@@ -304,7 +316,7 @@ def _depth_of(metric: str) -> int:
     return int(depth)
 
 
-def _means(values: Mapping[str, Values], chosen: NDArray[np.bool_]) -> dict[str, float]:
+def _means_of_queries(values: Mapping[str, Values], chosen: NDArray[np.bool_]) -> dict[str, float]:
     """The mean of each metric over some queries, without those that have no value."""
     means = {}
     for name, of_queries in values.items():

@@ -10,7 +10,10 @@ _logger = logging.getLogger(__name__)
 
 
 def append_row(first: Path, row: Mapping[str, object]) -> None:
-    """Append a row to a CSV file, or to the first one beside it that is new or has its columns."""
+    """Append a row to a CSV file, or to the first one beside it that is new or has its columns.
+
+    The columns are the keys of the row, in their order.
+    """
     first.parent.mkdir(parents=True, exist_ok=True)
     header = _csv_line(row)
     file = first
@@ -32,6 +35,7 @@ def _has_columns(file: Path, header: bytes) -> bool:
 
 
 def _csv_line(values: Iterable[object]) -> bytes:
+    """A line of a CSV file, which ends as `_has_columns` expects."""
     text = StringIO(newline="")
     csv.writer(text).writerow(values)
     return text.getvalue().encode()

@@ -13,7 +13,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from st_xlret.columns import Role
-from st_xlret.evaluation.base import BenchmarkEvaluator, Scores
+from st_xlret.evaluation.base import BenchmarkEvaluator, Scores, sizes_in_words
 from st_xlret.evaluation.tatoeba_files import (
     CCP_PAIRS,
     SentencePairs,
@@ -48,6 +48,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
     primary = "accuracy"
     options = ("max_sentences",)
     directions = ("accuracy_forward", "accuracy_backward")
+    """The metrics of first language to second, and of second to first."""
     direction = (
         "forward: first language to second; backward: second to first; accuracy: mean of both"
     )
@@ -104,7 +105,7 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         return list(self.sentences)
 
     def score(self, model: SentenceTransformer) -> Scores:
-        """Accuracies per pair."""
+        """Accuracies per pair: the mean, and one for each of `directions`."""
         vectors = _SentenceVectors(self, model)
         scores = {}
         for name, (one, other) in self.sentences.items():
@@ -138,14 +139,11 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
         return entries
 
     def _sizes_in_words(self) -> str:
-        counts = []
-        named = []
-        for name, (sentences, _) in self.sentences.items():
-            counts.append(len(sentences))
-            named.append(f"{name} {len(sentences)}")
-        if len(named) < _MANY:
-            return ", ".join(named)
-        return f"{min(counts)} to {max(counts)}"
+        """How many sentences the pairs have, for an entry of `COMPARED`."""
+        counts = {name: len(sentences) for name, (sentences, _) in self.sentences.items()}
+        if len(counts) < _MANY:
+            return sizes_in_words(counts)
+        return f"{min(counts.values())} to {max(counts.values())}"
 
 
 def _check_sides(sentences: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
@@ -287,6 +285,7 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
 
 
 def _share(values: Tensor) -> float:
+    """The share that is true."""
     return float(values.double().mean())
 
 

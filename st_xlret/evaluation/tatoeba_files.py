@@ -134,13 +134,14 @@ def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentenceP
 
 
 def _as_in_files(pairs: _LanguagePairs) -> _LanguagePairs:
-    """The languages of pairs by their codes in Tatoeba's files."""
+    """The languages of pairs, in ISO 639-1 where there is such a code, `nb` for Norwegian."""
     return {
         name: (_code_in_files(one), _code_in_files(other)) for name, (one, other) in pairs.items()
     }
 
 
 def _code_in_files(language: str) -> str:
+    """The language as tables and test sets have it: in ISO 639-1 where there is such a code."""
     code = tatoeba_language(language.lower())
     return _CODES.get(code, code)
 
@@ -159,7 +160,7 @@ def has_export(folder: Path) -> bool:
 
 
 def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
-    """Up to 1 000 linked sentences of each pair, drawn at random from Tatoeba's export."""
+    """Up to 1 000 linked sentences of each pair, drawn from Tatoeba's export: always the same."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -189,7 +190,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
 
 
 def _draw(ids: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
-    """At most so many linked ids, no sentence twice: the same ones each time."""
+    """At most `_MOST_PAIRS` linked ids, no sentence twice: the same ones each time."""
     links = set(zip(ids, others, strict=True))
     order = sorted(links)
     random.Random(0).shuffle(order)

@@ -168,7 +168,7 @@ class _BestTokens:
 
 
 def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
-    """Whether an answer is among the first tokens, for each budget."""
+    """Whether an answer is among the first tokens, for each of `_BUDGETS` in their order."""
     hits = []
     for budget in _BUDGETS.values():
         text = " ".join(tokens[:budget])
