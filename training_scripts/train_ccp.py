@@ -18,7 +18,7 @@ from torch import nn
 from st_xlret import CCPLoss, CrossLingualTrainer, SemanticContrastiveLoss
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import DocumentOptions
+from st_xlret.training.data import PAIRS_SCORE, DocumentOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.run import Run, run_script
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         raise ValueError("nothing to train on: give --documents or --pairs, and a ratio above 0")
 
     # 4. Train, measure and save.
-    args.keep_best_checkpoint("eval_pairs_average_accuracy" if evaluator else None)
+    args.keep_best_checkpoint(PAIRS_SCORE if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
     entries = data_entries(sentences=documents, pairs=pairs)
     return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="ccp")

@@ -28,7 +28,7 @@ from st_xlret.data import pairs_and_others
 from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import DocumentOptions
+from st_xlret.training.data import PAIRS_SCORE, DocumentOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.questions import QuestionOptions
@@ -180,7 +180,7 @@ def score_to_choose_by(questions: object | None, pairs: object | None) -> str | 
     if questions is not None:
         return "eval_questions_cosine_mrr@10"
     if pairs is not None:
-        return "eval_pairs_average_accuracy"
+        return PAIRS_SCORE
     return None
 
 

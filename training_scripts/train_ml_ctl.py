@@ -25,7 +25,7 @@ from st_xlret import ContextualEncoder, CrossLingualTrainer, CZNCELoss, MaskedLM
 from st_xlret.modules import first_last_encoder
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import WordOptions
+from st_xlret.training.data import PAIRS_SCORE, WordOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.run import Run, run_script
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     loss = pairs_loss(model, layers, masked_words, run, method)
 
     # 5. Train, measure and save.
-    args.keep_best_checkpoint("eval_pairs_average_accuracy" if evaluator else None)
+    args.keep_best_checkpoint(PAIRS_SCORE if evaluator else None)
     trainer = CrossLingualTrainer(model, args, samples, loss=loss, evaluator=evaluator)
     entries = {"mode": method.mode, **data_entries(pairs=pairs), "word_samples": counts}
     return run.train_and_save(trainer, entries, evaluators=[evaluator], tag="ml-ctl")

@@ -24,7 +24,7 @@ from st_xlret import CrossLingualTrainer, MaskedLMLoss, MSMLoss, SemanticContras
 from st_xlret.data import pack_documents
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
-from st_xlret.training.data import DocumentOptions
+from st_xlret.training.data import PAIRS_SCORE, DocumentOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
 from st_xlret.training.run import Run, run_script
@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
         losses["pairs"] = translations_loss(model, run, method)
 
     # 4. Train, measure and save.
-    args.keep_best_checkpoint("eval_pairs_average_accuracy" if evaluator else None)
+    args.keep_best_checkpoint(PAIRS_SCORE if evaluator else None)
     trainer = CrossLingualTrainer(model, args, datasets, loss=losses, evaluator=evaluator)
     entries = data_entries(sentences=documents, pairs=pairs)
     tag = "pairs" if documents is None else "msm"

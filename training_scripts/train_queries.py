@@ -120,7 +120,10 @@ def check_options(encoder: EncoderArguments, args: TrainingArguments) -> None:
 def place_loss(
     model: SentenceTransformer, goals: dict[str, list[str]], run: Run
 ) -> SimilarityDistillationLoss:
-    """Each query is to have the place, and the neighbours, of its translation."""
+    """Each query is to have the place, and the neighbours, of its translation.
+
+    The labels of the data set number `goals`, by their language.
+    """
     before = RoleEncoder.of_model(model, precision=run.args.precision)
     (teacher,) = before.embed(goals, "query").values()
     options = run.loss_arguments("query", batches=similar_lengths(model))
@@ -133,7 +136,10 @@ def ranking_loss(
     documents: dict[str, list[str]],
     run: Run,
 ) -> SimilarityDistillationLoss:
-    """Each query is to rank the documents as its calibrated vector does."""
+    """Each query is to rank the documents as its calibrated vector does.
+
+    The labels of the data set number `questions`, language after language.
+    """
     before = RoleEncoder.of_model(model, precision=run.args.precision)
     vectors = before.embed(documents, "document")
     teacher = calibrated_query_vectors(before, questions, vectors)
@@ -156,7 +162,10 @@ def similar_lengths(model: SentenceTransformer) -> BatchFactory:
 
 
 def freeze_documents(model: SentenceTransformer) -> None:
-    """Leave the encoder of documents, and what both encoders share, as they are."""
+    """Leave the encoder of documents, and what both encoders share, as they are.
+
+    It is called before the training, whose optimizer takes what is not frozen.
+    """
     router, *shared = model.children()
     router.get_submodule("sub_modules.document").requires_grad_(False)
     for module in shared:

@@ -128,6 +128,7 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
         return formats.pop() if formats else "auto"
 
     def _device_type(self) -> str:
+        """Where the host will train, whose `device` is set up once, when `use_cpu` is final."""
         if self.use_cpu or not torch.accelerator.is_available():
             return "cpu"
         accelerator = torch.accelerator.current_accelerator()
@@ -245,7 +246,9 @@ class ScriptArguments(CrossLingualTrainingArguments):
     def keep_best_checkpoint(self, metric: str | None) -> None:
         """Evaluate at every checkpoint, or as the arguments say, and load the best one at the end.
 
-        None measures nothing. Where not all checkpoints have a score, none is loaded.
+        It is called before the Trainer is made. `metric` is a score, of which more is better, as
+        the host names it; None measures nothing. Where not all checkpoints have a score, none is
+        loaded.
         """
         saves = self.save_strategy != "no"
         if metric is None:

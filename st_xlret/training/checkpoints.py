@@ -62,6 +62,7 @@ def finish_checkpoint(folder: Path) -> None:
 
 
 def _is_of_a_run(folder: Path) -> bool:
+    """Whether a run has begun a folder, or has completed it and nobody has changed it since."""
     if (folder / _UNFINISHED).exists():
         return True
     return (folder / LOSS_STATE_FILE).exists() and find_foreign(folder) is None

@@ -24,6 +24,9 @@ from st_xlret.training.arguments import ScriptArguments
 
 logger = logging.getLogger(__name__)
 
+PAIRS_SCORE = "eval_pairs_average_accuracy"
+"""The score of held-out pairs by which a run chooses its best checkpoint, as the host names it."""
+
 
 @dataclass
 class TextOptions:
@@ -69,7 +72,7 @@ class PairOptions(TextOptions):
         """Parallel sentences to train on, and an evaluator of those held out.
 
         None where there are none. It embeds them as `role`, and measures those with a side in
-        `pivot`: by default, in the language that most pairs have.
+        `pivot`: by default, in the language that most pairs have. `PAIRS_SCORE` is its score.
         """
         if not self.pairs:
             return None, None

@@ -255,7 +255,10 @@ _CALLBACKS: WeakSet[LossStateCallback] = WeakSet()
 
 
 def losses_by_name(losses: Losses) -> Mapping[str, nn.Module]:
-    """Losses under the names of the mapping, or under their numbers and classes."""
+    """Losses under the names of the mapping, or under their numbers and classes.
+
+    Checkpoints have the state of a loss under its name.
+    """
     if isinstance(losses, Mapping):
         return losses
     if isinstance(losses, nn.Module):

@@ -18,7 +18,7 @@ WRITER = "train"
 """Whose mark the results of a run bear."""
 
 _MADE = ("tokenizer", "negatives")
-"""Folders that a run makes in its own besides the model and the checkpoints."""
+"""The folders of `make_folder`, which a new run may replace with `overwrite` alone."""
 
 
 def claim_folder(args: ScriptArguments, options: dict[str, Any]) -> FileLock | None:
@@ -131,9 +131,9 @@ def make_folder(
     *,
     keep: bool,
 ) -> str:
-    """A folder in that of the run, which rank 0 fills by `make`.
+    """A folder in that of the run, which rank 0 fills by `make`; the other ranks wait for it.
 
-    With `keep`, it stays as an earlier run left it.
+    All ranks call it together. With `keep`, it stays as an earlier run left it.
     """
     folder = Path(str(args.output_dir), name)
     state = PartialState()

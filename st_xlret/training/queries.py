@@ -144,6 +144,7 @@ class QueryOptions:
         return Questions({}, {language: sample.texts for language, sample in drawn.items()})
 
     def _load_questions(self, sources: list[str], seed: int) -> dict[str, list[str]]:
+        """The questions of some sources by language; none without sources."""
         if not sources:
             return {}
         return sample_queries(sources, None, texts_per_language=_QUERIES, seed=seed)
@@ -154,6 +155,7 @@ def calibrated_query_vectors(
 ) -> Tensor:
     """The vectors (n, d) of queries, in their order, as `calibrate --queries_only` maps them.
 
+    They are language after language, as `Questions.rows` numbers them; `documents` are vectors.
     The teacher is at strength 1, which taught most; a search by the map alone takes less.
     """
     options = FitOptions(queries_only=True, keep_mean=_KEPT_MEAN)

@@ -51,8 +51,8 @@ class AnswerOptions(TextOptions):
     ) -> tuple[Dataset | None, InformationRetrievalEvaluator | None]:
         """As many questions as the run reads, with answering and other sentences, and an evaluator.
 
-        Both None without questions or negatives; the evaluator measures held-out questions, and is
-        None where there are none.
+        About `evaluated` questions are held out. Both None without questions or negatives; the
+        evaluator measures held-out questions, and is None where there are none.
         """
         if not self.retrieval or not negatives:
             return None, None
@@ -223,7 +223,7 @@ def _mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
 def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | None:
     """An evaluator that looks for each question's answers among all texts of the data set.
 
-    None without questions.
+    Its scores are `questions_...`, and `eval_questions_...` of a Trainer. None without questions.
     """
     if len(questions) == 0:
         return None

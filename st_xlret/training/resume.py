@@ -41,7 +41,7 @@ def options_of_groups(groups: Iterable[Any]) -> dict[str, Any]:
 
 
 def options_to_compare(args: ScriptArguments, others: dict[str, Any]) -> dict[str, Any]:
-    """What a resumed run must have alike, as JSON has it.
+    """What a resumed run must have alike, as JSON has it. Checkpoints keep it.
 
     Of options that name files, the files are read: other content under the same name is another
     option.
@@ -145,4 +145,5 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> None
 
 
 def _read_state(checkpoint: Path) -> TrainerState:
+    """What the host's Trainer wrote of a run into a checkpoint."""
     return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))

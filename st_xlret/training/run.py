@@ -58,8 +58,9 @@ Evaluator: TypeAlias = Callable[[SentenceTransformer], Mapping[str, Any]]
 class Run:
     """One run of a training script.
 
-    Making it locks and checks the output folder before any work, and sets the seed. With
-    `push_to_hub` the finished model is pushed, and no checkpoint. A resumed run must have the same
+    Making it locks and checks the output folder before any work, and sets the seed; it comes before
+    the Trainer, which must not see `push_to_hub`. With it the finished model is pushed, and no
+    checkpoint. A resumed run must have the same
     options; the number of processes may differ if the batch of all of them stays as large.
     """
 
@@ -102,7 +103,8 @@ class Run:
     ) -> dict[str, Any]:
         """Train, from the last complete checkpoint on if asked to; measure and save.
 
-        Then show how to use the model.
+        Then show how to use the model. All ranks call it together; the first one alone measures,
+        saves, and returns what was measured.
 
         Args:
             trainer: The Trainer, made with the arguments of the run.
@@ -269,7 +271,7 @@ def _evaluator_scores(
 
 
 def _print_held_out_scores(before: dict[str, float], after: dict[str, float]) -> None:
-    """Show the scores that say most."""
+    """Show the scores that say most: accuracies, and MRR@10 as the host names it."""
     for name, score in after.items():
         if name.endswith(("accuracy", "mrr@10")):
             print(f"held-out {name}: {before[name]:.4f} before training, {score:.4f} after")

@@ -32,7 +32,8 @@ class DistillationData(NamedTuple):
     Attributes:
         datasets: For each role, rows with `query` or `passage`, `language` and `label`, the number
             of its goal.
-        texts: The goals of each role.
+        texts: The goals of each role. They are numbered from role to role, and `teacher_vectors`
+            has their vectors in this order.
     """
 
     datasets: DatasetDict
@@ -77,7 +78,7 @@ def distillation_data(
     `query_share` of the translations, drawn at random, are learned as queries, the others as
     documents. `english_share` of the rows are texts of the pivot, the language of the goals, which
     keep their place; the first 10 000 `query` and `positive` of `questions` in it are further
-    texts of it. Pairs without the pivot are left out.
+    texts of it. Pairs without the pivot are left out; a `ValueError` says that all are.
 
     Example:
         >>> rows = {"source": ["yes", "no"], "target": ["oui", "non"]}

@@ -66,6 +66,7 @@ class _Source(NamedTuple):
     rows: np.ndarray
 
     def texts(self) -> Iterator[str]:
+        """The texts of `rows`, in their order."""
         ordered = self.dataset.select_columns(self.column).select(self.rows)
         for batch in ordered.iter(1000):
             yield from batch[self.column]

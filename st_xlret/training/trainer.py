@@ -292,6 +292,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return sampler.ProportionalBatchSampler(*of_all)
 
     def _seed_of_batches(self) -> int:
+        """The seed of all batches: `data_seed`, or else `seed`."""
         if self.args.data_seed is not None:
             return int(self.args.data_seed)
         return self.args.seed
@@ -336,6 +337,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         return result
 
     def _prepare_encoder(self) -> None:
+        """Set what of the encoder is trained, once in a training, before the optimizer is made."""
         if self.args.lora_rank:
             self.optimizer = None  # that of an earlier training holds the adapters of then
         self._preparation.prepare(self.model, self.args, self.loss_state)
@@ -485,6 +487,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             delete_adapters(Path(output_dir or str(self.args.output_dir)))
 
     def _check_weights(self) -> None:
+        """Refuse weights of encoder or losses that are not finite."""
         check_finite(self.model)
         for loss in self.loss_state.losses.values():
             check_finite(loss)

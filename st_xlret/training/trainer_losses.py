@@ -33,6 +33,7 @@ def build_losses(
 
 
 def _build_loss(loss: LossOrMaker, model: SentenceTransformer, anew: bool) -> nn.Module:
+    """One of `build_losses`."""
     if not isinstance(loss, nn.Module):
         return loss(model)
     if anew and package_loss(loss):
