@@ -321,6 +321,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return entries
 
     def _pooling_in_words(self) -> str:
+        """How a sentence embedding is made, for the protocol."""
         if self._uses_whole_model:
             return "the model's own sentence embedding"
         states = "last hidden states"
@@ -331,6 +332,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         return f"mean of the {states}"
 
     def _calibration_in_words(self, model: SentenceTransformer) -> str:
+        """The maps that vectors go through, for the protocol."""
         parts = []
         of_model = dict.fromkeys(task_languages(model).values())
         if self._uses_whole_model and of_model:

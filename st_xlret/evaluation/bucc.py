@@ -331,4 +331,5 @@ def _sentences_by_number(sentences: Sequence[str], code: str) -> dict[str, str]:
 
 
 def _row_name(code: str, number: int) -> str:
+    """The id of a sentence, as the files of the shared task spell it."""
     return f"{code}-{number:09d}"

@@ -22,7 +22,7 @@ from st_xlret.encoding import task_languages
 from st_xlret.evaluation import BENCHMARKS
 from st_xlret.evaluation.base import BenchmarkEvaluator, chosen_names
 from st_xlret.evaluation.bucc import BUCCEvaluator
-from st_xlret.evaluation.retrieval import RetrievalEvaluator
+from st_xlret.evaluation.retrieval import PoolEvaluator
 from st_xlret.evaluation.tatoeba import TatoebaEvaluator
 from st_xlret.evaluation.tatoeba_files import tatoeba_language
 from st_xlret.files import PathLike
@@ -61,7 +61,7 @@ def mteb_task(
 
 def _metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
     """What mteb knows of a task: its description is the first line of the evaluator's docstring."""
-    is_retrieval = issubclass(kind, RetrievalEvaluator)
+    is_retrieval = issubclass(kind, PoolEvaluator)
     first_line = (kind.__doc__ or "").partition("\n")[0]
     return TaskMetadata(
         name=f"XLRet{kind.title}",

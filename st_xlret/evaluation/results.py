@@ -176,6 +176,7 @@ def _metrics_of(means: _Means) -> list[str]:
 
 
 def _comparison_table(results: _Runs, means: _Means) -> str:
+    """The comparison in percent, a row for each system."""
     metrics = _metrics_of(means)
     rows = []
     for name, seeds in results.items():

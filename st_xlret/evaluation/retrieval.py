@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from datasets import Dataset
@@ -50,47 +51,26 @@ class PoolData(Protocol):
         """The queries that count."""
 
 
-class RetrievalEvaluator(BenchmarkEvaluator):
-    """Retrieval from pools of documents, scored per language of the queries and averaged over them.
+Pool = TypeVar("Pool", bound=PoolData)
+Pools: TypeAlias = Mapping[str, Pool | Callable[[], Pool]]
+"""Name to a pool, or to a function that loads it."""
 
-    Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A
-    pool in several languages also gets `recall_at_10` and
-    [`language_metrics`][st_xlret.evaluation.language_metrics].
 
-    Args:
-        pools: Name to data, or to a function that loads them: one pool is in memory at a time.
-        split: Name of the split, for the result.
-        similarity: `"cosine"` or `"dot"`. Default: that of the model.
-        keep_vectors: Folder that keeps the vectors of the corpora on the disk: an interrupted run
-            goes on from there.
-        distributed: With `keep_vectors`, share the corpora among the processes of torchrun.
-        notes: Further entries of the protocol.
-        **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
+class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
+    """Base of the evaluators of pools of documents, whatever says what is right in them.
 
-    Attributes:
-        sizes: Documents of each pool, as `score` has found them; `evaluate` puts them into the
-            protocol.
+    A subclass reads its files (`from_files`) and scores a pool (`score_pool`). The arguments are
+    those of [`RetrievalEvaluator`][st_xlret.evaluation.RetrievalEvaluator].
     """
 
-    benchmark = "retrieval"
-    primary = "mrr_at_100"
-    metrics: tuple[str, ...] = (
-        "mrr_at_100",
-        "recall_at_100",
-        "mrr_at_10",
-        "recall_at_10",
-        "success_at_10",
-    )
-    layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
-    splits: tuple[str, ...] = ("test", "dev", "train")
-    options: tuple[str, ...] = (*RETRIEVAL_OPTIONS, "language")
+    metrics: tuple[str, ...] = ()
     # Both stand in the protocol.
-    task: str = "retrieval of relevant documents from one pool"
-    direction: str = "queries to documents"
+    task: str = ""
+    direction: str = ""
 
     def __init__(
         self,
-        pools: Mapping[str, PoolData | Callable[[], PoolData]],
+        pools: Pools[Pool],
         *,
         split: str = "test",
         similarity: Literal["cosine", "dot"] | None = None,
@@ -100,7 +80,7 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self.pools = dict(pools)
+        self.pools: dict[str, Pool | Callable[[], Pool]] = dict(pools)
         self.split = split
         self.similarity = similarity
         self.keep_vectors = keep_vectors
@@ -114,20 +94,6 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         declared = vars(cls)
         if "metrics" in declared and "primary" not in declared:
             cls.primary = cls.metrics[0]
-
-    @classmethod
-    def from_files(
-        cls,
-        folder: Any,
-        languages: Sequence[str] | None,
-        *,
-        split: str = "test",
-        language: str | None = None,
-        **options: Any,
-    ) -> Self:
-        """The evaluator of one pool and a split's queries, whose texts may be in `language`."""
-        data = read_beir(folder, split=split, language=language)
-        return cls({"all": data.select_languages(languages)}, split=split, **options)
 
     def evaluated_languages(self) -> list[str]:
         """The languages of the queries that count; all pools are loaded, and stay in memory."""
@@ -155,14 +121,9 @@ class RetrievalEvaluator(BenchmarkEvaluator):
             scores.update(of_pool)
         return scores
 
-    def score_pool(self, model: SentenceTransformer, data: Any) -> Scores:
+    @abstractmethod
+    def score_pool(self, model: SentenceTransformer, data: Pool) -> Scores:
         """Language of the queries of one pool to metric to value."""
-        queries, documents = self.embed_pool(model, data.judged, data.corpus)
-        depth = _LEAST_DEPTH
-        for metric in self.metrics:
-            depth = max(depth, _depth_of(metric))
-        ranking = ranking_of(queries, documents, depth)
-        return score_ranking(ranking, data, self.metrics)
 
     def embed_pool(
         self, model: SentenceTransformer, queries: Dataset, corpus: Dataset
@@ -240,7 +201,69 @@ class RetrievalEvaluator(BenchmarkEvaluator):
         return entries
 
 
-def _loaded(pool: PoolData | Callable[[], PoolData]) -> PoolData:
+class RetrievalEvaluator(PoolEvaluator[RetrievalData]):
+    """Retrieval from pools of documents, scored per language of the queries and averaged over them.
+
+    Its own files are a pool in BEIR's layout, see [`read_beir`][st_xlret.evaluation.read_beir]. A
+    pool in several languages also gets `recall_at_10` and
+    [`language_metrics`][st_xlret.evaluation.language_metrics].
+
+    Args:
+        pools: Name to data, or to a function that loads them: one pool is in memory at a time.
+        split: Name of the split, for the result.
+        similarity: `"cosine"` or `"dot"`. Default: that of the model.
+        keep_vectors: Folder that keeps the vectors of the corpora on the disk: an interrupted run
+            goes on from there.
+        distributed: With `keep_vectors`, share the corpora among the processes of torchrun.
+        notes: Further entries of the protocol.
+        **options: Those of [`BenchmarkEvaluator`][st_xlret.evaluation.BenchmarkEvaluator].
+
+    Attributes:
+        sizes: Documents of each pool, as `score` has found them; `evaluate` puts them into the
+            protocol.
+    """
+
+    benchmark = "retrieval"
+    primary = "mrr_at_100"
+    metrics: tuple[str, ...] = (
+        "mrr_at_100",
+        "recall_at_100",
+        "mrr_at_10",
+        "recall_at_10",
+        "success_at_10",
+    )
+    layout = "corpus.jsonl, queries.jsonl, qrels/test.tsv (BEIR)"
+    splits: tuple[str, ...] = ("test", "dev", "train")
+    options: tuple[str, ...] = (*RETRIEVAL_OPTIONS, "language")
+    # Both stand in the protocol.
+    task: str = "retrieval of relevant documents from one pool"
+    direction: str = "queries to documents"
+
+    @classmethod
+    def from_files(
+        cls,
+        folder: Any,
+        languages: Sequence[str] | None,
+        *,
+        split: str = "test",
+        language: str | None = None,
+        **options: Any,
+    ) -> Self:
+        """The evaluator of one pool and a split's queries, whose texts may be in `language`."""
+        data = read_beir(folder, split=split, language=language)
+        return cls({"all": data.select_languages(languages)}, split=split, **options)
+
+    def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> Scores:
+        """Language of the queries of one pool to metric to value."""
+        queries, documents = self.embed_pool(model, data.judged, data.corpus)
+        depth = _LEAST_DEPTH
+        for metric in self.metrics:
+            depth = max(depth, _depth_of(metric))
+        ranking = ranking_of(queries, documents, depth)
+        return score_ranking(ranking, data, self.metrics)
+
+
+def _loaded(pool: Pool | Callable[[], Pool]) -> Pool:
     """A pool, which a function may load."""
     if callable(pool):
         return pool()

@@ -19,7 +19,7 @@ from st_xlret.data.reading import DataError, read_jsonl
 from st_xlret.data.sources import find_file
 from st_xlret.evaluation.base import Scores, chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, TextRow, text_row, texts_table
-from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator, ranking_of
+from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, PoolEvaluator, Pools, ranking_of
 from st_xlret.files import PathLike
 from st_xlret.optional import import_optional
 
@@ -40,7 +40,7 @@ class AnsweredQuestions:
     answers: Sequence[Sequence[str]]
 
 
-class XORRetrieveEvaluator(RetrievalEvaluator):
+class XORRetrieveEvaluator(PoolEvaluator[AnsweredQuestions]):
     """R@2kt and R@5kt of XOR-Retrieve, per question language and averaged over the languages.
 
     The benchmark is by Asai et al. (2021), [arXiv:2010.11856](https://arxiv.org/abs/2010.11856),
@@ -73,7 +73,9 @@ class XORRetrieveEvaluator(RetrievalEvaluator):
     )
     direction = "question in seven languages to English passages"
 
-    def __init__(self, pools: Any, *, split: str = "dev", **options: Any) -> None:
+    def __init__(
+        self, pools: Pools[AnsweredQuestions], *, split: str = "dev", **options: Any
+    ) -> None:
         super().__init__(pools, split=split, **options)
         self.tokenize, tokens = word_tokenizer()
         self.notes |= {

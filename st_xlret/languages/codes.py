@@ -47,6 +47,7 @@ def _check_code_of_id(code: str, *, shown: object) -> None:
 
 
 def _spelled(code: str) -> str:
+    """A code as ids hold it: in lower case, with hyphens."""
     return code.strip().lower().replace("_", "-")
 
 

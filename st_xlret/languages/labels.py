@@ -107,6 +107,7 @@ def required_language(record: Mapping[str, Any], field: str) -> str:
 
 
 def _hint_of_fields(values: Mapping[str, Any]) -> str:
+    """The end of an error: the fields that look like languages, if there are any."""
     fields = ", ".join(language_fields([values]))
     return f"; fields that look like languages: {fields}" if fields else ""
 

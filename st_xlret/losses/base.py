@@ -110,6 +110,7 @@ class CrossLingualLoss(nn.Module):
         self.register_forward_hook(_warn_of_zero_loss)
 
     def _batch_factory(self, batches: Batches) -> BatchFactory:
+        """`batches` of the arguments: as it is, with changed fields, or the default."""
         if batches is None:
             return self.default_batches()
         if isinstance(batches, Mapping):

@@ -110,6 +110,7 @@ def load_head(
 
 
 def _transformer_of(model: SentenceTransformer) -> PreTrainedModel:
+    """The model of Transformers in the first module of an encoder."""
     encoder: Any = model[0]
     return encoder.auto_model
 
@@ -124,6 +125,7 @@ def new_head(config: PretrainedConfig) -> LanguageModelHead:
 
 
 def _no_head(config: PretrainedConfig, error: Exception) -> NoHeadError:
+    """The error of a head that cannot be taken, or made, for whatever reason."""
     return NoHeadError(f"no head of {config.model_type!r} can be used: {error}. {WAY_OUT}")
 
 

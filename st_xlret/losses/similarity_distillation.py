@@ -149,6 +149,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         return self.weight * loss
 
     def _pool(self) -> Tensor:
+        """What the bank is drawn from: the documents, or else the teacher's vectors."""
         return self.teacher if self.documents is None else self.documents
 
     def bank_rows(self, labels: Tensor) -> Tensor:

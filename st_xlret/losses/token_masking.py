@@ -81,9 +81,11 @@ def _scramble_bits(x: Tensor) -> Tensor:
 
 
 def _fold(x: Tensor, bits: int) -> Tensor:
+    """Mix the highest bits of integers into the lower ones."""
     return x ^ _logical_right_shift(x, bits)
 
 
 def _logical_right_shift(x: Tensor, bits: int) -> Tensor:
+    """Shift as unsigned integers are: zeros come in, also where a number is negative."""
     kept = (1 << (64 - bits)) - 1
     return (x >> bits) & kept

@@ -66,6 +66,7 @@ class DocumentEncoder(nn.Module):
         self._initialize()
 
     def _initialize(self) -> None:
+        """Draw new weights as BERT does."""
         for name, parameter in self.named_parameters():
             if parameter.ndim > 1 or name == "mask_vector":
                 nn.init.normal_(parameter, std=0.02)

@@ -127,6 +127,7 @@ def check_named_columns(columns: Mapping[str, set[str]], **options: Any) -> None
 
 
 def _refuse_unknown(option: str, names: Iterable[str], known: set[str]) -> None:
+    """Raise a `ColumnError` for an option that names what is not there."""
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ColumnError(f"{option} names {unknown}, and there are {sorted(known)}")

@@ -49,11 +49,13 @@ def _losses(names: set[str]) -> list[str]:
 
 
 def _is_score(name: str) -> bool:
+    """Whether an entry of a log is a score that says most, as `run.py` prints them."""
     says_most = "average" in name or name.endswith("mrr@10")
     return says_most and name.startswith(_EVALUATION)
 
 
 def _draw_line(axis: Any, history: Sequence[Mapping[str, Any]], key: str) -> None:
+    """Draw an entry of the log by its steps, named without what the host puts before it."""
     steps = []
     values = []
     for line in history:

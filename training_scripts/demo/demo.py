@@ -231,7 +231,10 @@ def measure(
 def calibrate(
     name: str, stage: Stage, data: RetrievalData, sentences: list[dict[str, str]]
 ) -> Stage:
-    """The model with a calibration, fitted on the pool without labels, as a last module."""
+    """The model with a calibration, fitted on the pool without labels, as a last module.
+
+    It maps questions as documents, as there: one map serves both sides.
+    """
     calibration = st_xlret.VectorCalibration.fit(
         stage.documents, languages=data.corpus["language"][:]
     )

@@ -141,6 +141,7 @@ class PackedFile:
             self._places[name.decode()] = (start, count)
 
     def _take(self, form: str) -> tuple[Any, ...]:
+        """The next values of the file, in the letters of `struct`."""
         form = f"<{form}"
         return struct.unpack(form, self._stream.read(struct.calcsize(form)))
 

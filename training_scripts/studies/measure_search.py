@@ -54,7 +54,7 @@ OF_POOL = {
     "preference": "language_preference",
     "whole ranking": "map",
 }
-"""Name of a figure of the pool -> metric."""
+"""Name of a figure of the pool -> metric. Studies have it as a column after its way: `raw pool`."""
 OF_QUESTIONS = {
     "asked": "success_at_10",
     "asked MRR": "mrr_at_10",
@@ -81,7 +81,10 @@ class Arguments:
 def mapped(
     calibration: Calibration, vectors: Tensor, role: Role, codes: Sequence[str] | None = None
 ) -> Tensor:
-    """Unit vectors, each mapped by the map of its language; without a calibration as they are."""
+    """Unit vectors, each mapped by the map of its language; without a calibration as they are.
+
+    `codes` are the languages of the rows; without them, one map serves all.
+    """
     if calibration is None:
         return vectors
     return torch.from_numpy(calibration.transform(vectors, role, codes))
@@ -160,7 +163,10 @@ def lsar_calibrations(
     documents: Tensor,
     questions: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Calibration]:
-    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and questions."""
+    """What `st-xlret calibrate` fits to the documents of a pool, to its phrases, and questions.
+
+    The keys are the ways of which figures are named.
+    """
     codes = data.corpus["language"][:]
     stored = by_language(documents, codes)
     texts = np.array(full_texts(data.corpus), object)

@@ -141,7 +141,7 @@ def words_of(options: Mapping[str, Any], values: Mapping[str, object]) -> list[s
 
 
 def words_of_value(value: Any, values: Mapping[str, object]) -> list[str]:
-    """The words of the value of an option."""
+    """The words of the value of an option; a `ValueError` for a path, or a name, of nothing."""
     if isinstance(value, list):
         words = []
         for each in value:
@@ -367,11 +367,14 @@ class Study:
         write_text(mark, "")
 
     def is_ready(self, row: Row) -> bool:
-        """Whether the models are there that a row is made of."""
+        """Whether the models are there that a row is made of, which were run before it."""
         return all(self.made[other] for other in row.needs)
 
     def run_row(self, name: str) -> bool:
-        """Train and measure each seed of a row; whether all models are there."""
+        """Train and measure each seed of a row, whose rate is chosen; whether all models are there.
+
+        The rows that it needs have been run.
+        """
         row = self.rows[name]
         lacks_rate = row.rates and self.rate(name) is None
         if lacks_rate or not self.is_ready(row):
