@@ -49,7 +49,10 @@ def problem_with_names(names: Iterable[str]) -> str:
 
 @lru_cache(maxsize=256)
 def _alike(names: _Names, wanted: _Names) -> tuple[_Names, ...]:
-    """The names that are meant by each that is wanted, the one that is spelled so first."""
+    """The names that are meant by each that is wanted, the one that is spelled so first.
+
+    A group for each, in that order; empty where no name is meant.
+    """
     groups = []
     for field in wanted:
         alike = [name for name in names if _folded(name) == _folded(field)]

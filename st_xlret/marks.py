@@ -20,7 +20,10 @@ _PACKAGE = "st-xlret"
 
 
 def mark_file(file: Path, writer: str, content: Path) -> None:
-    """Say that `writer` wrote what is in `content` to `file`."""
+    """Write the mark of `file`: `writer` wrote it, and it holds what `content` does.
+
+    `content` takes the place of `file` after that: before it, a file would be somebody else's.
+    """
     _write_mark(_mark_of_file(file), writer, {file.name: _digest(content)})
 
 
@@ -32,7 +35,7 @@ def writer_of(file: Path) -> str | None:
 
 
 def mark_folder(folder: Path) -> None:
-    """Say that all files of a folder are ours."""
+    """Write the mark of a folder, once it is filled: all of its files are ours, as they are now."""
     _write_mark(folder / FOLDER_MARK, _PACKAGE, _digests_in(folder))
 
 

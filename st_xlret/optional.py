@@ -21,7 +21,10 @@ def import_optional(name: str, *, extra: str, needed_for: str) -> Any:
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package, whose public names are in these modules."""
+    """The `__getattr__` of a package, whose public names are in these modules: name -> module.
+
+    Another name is an `AttributeError`, as `hasattr` and pickle need it.
+    """
 
     def load(name: str) -> Any:
         if name not in modules:

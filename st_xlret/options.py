@@ -83,7 +83,9 @@ def option(
 ) -> Any:
     """A dataclass field with its help text and the values that it may have.
 
-    `HfArgumentParser` reads it. `action` is what argparse does with a value, such as "extend".
+    `HfArgumentParser` reads it, and argparse the help, in which % is doubled. `action` is what
+    argparse does with a value, such as "extend". `_IS_TEXT` and `_SIGNED` have the
+    names of options that may be an empty text, or below 0; others may not, and a `~` begins a path.
     """
     metadata: dict[str, Any] = {"help": help}
     if choices is not None:
@@ -143,10 +145,10 @@ def parse(
         allow_abbrev=False,
     )
     known = _Known(parser.prog, _fields_by_name(groups))
-    names = _names_in(of_command)
-    _check_names(known, of_files, names)
-    every_word = [*_words_of(of_files, known), *of_command]
-    _check_objects(every_word)
+    names = _option_names_in(of_command)
+    _check_option_names(known, of_files, names)
+    every_word = [*_words_of_files(of_files, known), *of_command]
+    _check_json_values(every_word)
     parser.places = {each.name: each.place for each in of_files if each.name not in names}
     # Of an option that stands twice, argparse takes the last one.
     *parsed, rest = parser.parse_args_into_dataclasses(
@@ -157,7 +159,7 @@ def parse(
     if rest:
         raise ValueError(f"{rest[0]!r} belongs to no option; {parser.prog} --help lists them")
     for group in parsed:
-        _check_values(group)
+        _check_option_values(group)
         _expand_home(group)
     return tuple(parsed)
 
@@ -190,7 +192,7 @@ def check_options(
 ) -> None:
     """Refuse a command without an option that it needs, or with one that it would not read.
 
-    That is a `ValueError`.
+    That is a `ValueError`. `where` ends the sentence that names unread ones: `with --vectors`.
     """
     missing = [name for name in needed if not getattr(options, name)]
     if missing:
@@ -200,7 +202,7 @@ def check_options(
 
 
 def given_options(options: object) -> list[str]:
-    """The options of a group that are not left at their defaults."""
+    """The names of the options of a group, all with defaults, that are not left at these."""
     default = type(options)()
     return [name for name, value in vars(options).items() if value != getattr(default, name)]
 
@@ -221,7 +223,7 @@ def _fields_by_name(groups: Sequence[Any]) -> dict[str, Field[Any]]:
     return by_name
 
 
-def _names_in(words: Sequence[str]) -> list[str]:
+def _option_names_in(words: Sequence[str]) -> list[str]:
     """The names of the options of a command line, with underscores.
 
     A word with a space, as in `--options "--max_steps 7"`, is a value, as for argparse.
@@ -234,7 +236,9 @@ def _names_in(words: Sequence[str]) -> list[str]:
     return names
 
 
-def _check_names(known: _Known, of_files: Sequence[FileOption], names: Sequence[str]) -> None:
+def _check_option_names(
+    known: _Known, of_files: Sequence[FileOption], names: Sequence[str]
+) -> None:
     """Refuse an option that there is not, and a list given twice, whose first values would go."""
     for each in of_files:
         known.check(each.name, place=f"{each.place}: ")
@@ -245,8 +249,8 @@ def _check_names(known: _Known, of_files: Sequence[FileOption], names: Sequence[
             raise ValueError(f"--{name} is given twice: write its values after one")
 
 
-def _check_objects(words: Sequence[str]) -> None:
-    """Refuse JSON of whose values one would go, before anything reads it."""
+def _check_json_values(words: Sequence[str]) -> None:
+    """Refuse JSON of whose values one would be lost, before anything reads it."""
     option = ""
     for word in words:
         text = word
@@ -259,7 +263,7 @@ def _check_objects(words: Sequence[str]) -> None:
                 raise ValueError(f"{option}: {error}") from error
 
 
-def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
+def _words_of_files(of_files: Sequence[FileOption], known: _Known) -> list[str]:
     """Options of files as words of a command line, with the host's words for `on` and `off`."""
     words = []
     for each in of_files:
@@ -271,8 +275,8 @@ def _words_of(of_files: Sequence[FileOption], known: _Known) -> list[str]:
     return words
 
 
-def _check_values(group: Any) -> None:
-    """Refuse what no option may be."""
+def _check_option_values(group: Any) -> None:
+    """Refuse an empty text, a number below 0 or one that is not finite, where none may be."""
     for each in fields(group):
         value = getattr(group, each.name)
         if value == each.default:

@@ -44,7 +44,7 @@ _FORMS = {
     # An option of a command line.
     rf"(--[\w-]*(?:{_SURE}|{_SHORT})\s+){_NOT_A_VALUE}{_VALUE}": r"\1***",
 }
-"""What a secret looks like, and what is shown in its place."""
+"""What a secret looks like, and what is shown in its place; they are replaced in this order."""
 
 _COMPILED = {re.compile(form, re.IGNORECASE | re.DOTALL): shown for form, shown in _FORMS.items()}
 _ESCAPES_OF_TERMINALS = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f]")

@@ -58,7 +58,7 @@ class _Game:
         self.labels[:BATCH_SIZE] = 1 - SMOOTHING
 
     def train_discriminator(self, rate: float) -> None:
-        """One step towards telling the sides apart."""
+        """One step of the discriminator towards telling the sides apart, at a rate."""
         loss = self._discriminator_loss(self.rotation.detach(), self.labels)
         _take_sgd_step(loss, list(self.discriminator.parameters()), rate)
 
@@ -69,13 +69,17 @@ class _Game:
         matrix.copy_((1 + BETA) * matrix - BETA * (matrix @ matrix.T) @ matrix)
 
     def train_rotation(self, rate: float) -> None:
-        """One step towards sides that cannot be told apart."""
+        """One step of the rotation towards sides that cannot be told apart, at a rate."""
         loss = self._discriminator_loss(self.rotation, 1 - self.labels)
         _take_sgd_step(loss, [self.rotation], rate)
         self._make_more_orthogonal()
 
     def _discriminator_loss(self, matrix: Tensor, labels: Tensor) -> Tensor:
-        """The loss on a batch of each side; it draws batches and dropout from `generator`."""
+        """The loss on a batch of each side, of labels (2 * BATCH_SIZE,), those of the source first.
+
+        It draws the batch of the source, that of the target and the dropout from `generator`, in
+        this order: in another one, equal seeds give another rotation.
+        """
         of_source = self._draw_batch(self.source) @ matrix.T
         rows = torch.cat([of_source, self._draw_batch(self.target)])
         # Dropout by hand: nn.Dropout would draw from PyTorch's global random state.

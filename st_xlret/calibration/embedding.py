@@ -36,8 +36,8 @@ def embed_by_language(
 ) -> dict[str, Tensor]:
     """Embed the texts of each language, at the full width of the model whatever its `truncate_dim`.
 
-    Returns language -> (n, d), float32 on the CPU; `encode_options` are those of
-    [`encode`][st_xlret.encode].
+    Returns language -> (n, d), float32 on the CPU, in the order of `texts`; `encode_options` are
+    those of [`encode`][st_xlret.encode].
     """
     codes: list[str] = []
     everything: list[str] = []
@@ -118,7 +118,10 @@ class RoleEncoder:
         )
 
     def embed_sample(self, texts: Texts) -> SampleVectors:
-        """The texts as documents, and the first ones as queries."""
+        """The texts as documents, and the first `AS_QUERIES` of each language as queries.
+
+        These are equally many in all, and not embedded where the model makes no difference.
+        """
         documents = self.embed(texts, "document")
         if not embeds_roles_apart(self.model, self.prompts["query"], self.prompts["document"]):
             return SampleVectors(documents, None)
@@ -158,7 +161,7 @@ def embed_pairs(
     They have the pivot on one side, and one of `languages` on the other. Pairs are what
     [`load_pairs`][st_xlret.load_pairs] returns. Returns language -> row-aligned embeddings (n, d)
     of its sentences and of the pivot's, float32 on the CPU; `how` are the options of
-    `embed_by_language`.
+    `embed_by_language`. A `ValueError` says that no pair is in these languages.
     """
     sides = pairs_by_language(pairs, pivot)
     wanted = set(sides if languages is None else languages) - {pivot}

@@ -53,7 +53,7 @@ class LanguageBias:
         return (self.same_language_share - self.chance) / (1 - self.chance)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything in JSON's types."""
+        """Everything in JSON's types, as files of reports and of calibrations have it."""
         languages = {}
         for number, code in enumerate(self.languages):
             shares = self.shares[number].tolist()

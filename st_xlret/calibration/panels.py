@@ -46,7 +46,7 @@ def _read_panel(name: str) -> dict[str, list[str]]:
 
 
 def embed_phrases(encoder: RoleEncoder) -> dict[str, Tensor]:
-    """The phrases of weak languages as vectors of one language."""
+    """The phrases of weak languages as vectors of one language, under the code `mul`."""
     rows = encoder.embed(weak_language_phrases(), "query")
     return {"mul": torch.cat(list(rows.values()))}
 
@@ -108,7 +108,11 @@ def fit_with_panels(
 def _with_panel(
     documents: Vectors, options: FitOptions, encoder: RoleEncoder | None
 ) -> tuple[Vectors, FitOptions]:
-    """Documents in one language beside those of the panel, whose languages have few."""
+    """Documents in one language beside those of the panel, and options for as few texts as it has.
+
+    The documents of the user take the place of a language of the panel. Without an encoder, that is
+    a `ValueError`.
+    """
     if encoder is None:
         raise ValueError(
             "the vectors are in one language, and nothing shows what languages differ in: give "

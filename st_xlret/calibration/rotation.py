@@ -242,9 +242,9 @@ def unsupervised_rotation(
     texts must give nearly the same rotation, and the criterion must come three quarters of the way
     from the identity's to that of a language whose texts are matched with other texts of its own.
 
-    Embeddings (n, d), 4 at least, have their mean near the origin (shift first); 5 000 are drawn at
-    most. `adversarial` takes about a minute on one core. Equal seeds give equal results on one
-    machine.
+    Embeddings (n, d), 4 at least, have their mean near the origin (shift first); `MAX_TEXTS` are
+    drawn at most. `adversarial` takes about a minute on one core. Equal seeds give equal results on
+    one machine.
 
     Returns the rotation W (d, d), float64, for `source @ W.T`, and a line about it and what it is
     preferred to.
@@ -334,7 +334,10 @@ class _RotationSearch:
         return path
 
     def _agreement_of_halves(self, name: _Start, start_of_first: Tensor) -> float:
-        """How far each half of the texts gives the same rotation, from starts of their own."""
+        """How far each half of the texts gives the same rotation, from starts of their own.
+
+        That of the first half is what `find_start` has found for it.
+        """
         second = self.fit.half(1)
         start_of_second = self.find_start(name, second, half=1)
         *_, of_first = _refined_rotations(start_of_first, self.fit.half(0))
@@ -342,7 +345,7 @@ class _RotationSearch:
         return rotation_agreement(of_first, of_second)
 
     def _with_agreement(self, path: Sequence[_Candidate], agreement: float) -> list[_Candidate]:
-        """The same candidates, with what the halves agree in, and whether each is trusted."""
+        """The same candidates, with the agreement of the halves, and whether each is trusted."""
         least = self.least_criterion()
         checked = []
         for each in path:

@@ -95,7 +95,7 @@ def sample_texts(
             and, if texts are from documents, `document`, as `load_documents` returns it; or the
             path of a folder in BEIR's layout, or paths of documents as `load_documents` reads them.
             What this function returned is taken as it is.
-        languages: Languages to keep; all by default.
+        languages: Languages to keep; all by default. One without a text is a `DataError`.
         texts_per_language: How many, at most. A smaller sample is the beginning of a larger one.
         min_texts: Languages with fewer texts are left out, and a warning names them.
         min_languages: Fewest languages that have to be left; else a `DataError`.
@@ -131,7 +131,10 @@ def _are_samples(texts: Any) -> bool:
 def _languages_with_enough(
     drawn: Mapping[str, Sample], wanted: Wanted, min_texts: int, min_languages: int
 ) -> dict[str, Sample]:
-    """The languages that have enough texts; others are left out, with a warning."""
+    """The languages that have enough texts; others are left out, with a warning.
+
+    Too few that are left are a `DataError`, and so is one that was wanted and has no text.
+    """
     counts = dict.fromkeys(wanted or (), 0)
     for code, part in drawn.items():
         counts[code] = len(part.texts)
@@ -189,7 +192,10 @@ def sample_queries(
 def sample_queries_to_fit(
     queries: Any, languages: Sequence[str], options: FitOptions, texts_per_language: int
 ) -> dict[str, list[str]] | None:
-    """The queries that a fit of documents in these languages takes; None of None."""
+    """The queries that a fit of documents in these languages takes, drawn by its seed, or None.
+
+    Those that join the fit are in any language, others in one of these.
+    """
     if queries is None:
         return None
     return sample_queries(
@@ -205,7 +211,11 @@ def sample_queries_to_fit(
 def _draw_samples(
     entries: Iterable[_Entry], texts_per_language: int, seed: list[int]
 ) -> dict[str, Sample]:
-    """At most so many distinct texts of each language; languages are in their order."""
+    """At most so many distinct texts of each language; languages are sorted.
+
+    The order of the draw does not depend on how many are taken: a smaller sample is the beginning
+    of a larger one. It depends on the order of the entries.
+    """
     places = _first_places(entries)
     new_numbers = count(sum(map(len, places.values())))  # beyond the numbers that are taken
     generator = np.random.default_rng(seed)
@@ -244,7 +254,10 @@ def _first_places(entries: Iterable[_Entry]) -> dict[str, dict[str, _Place]]:
 
 
 def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of rows such that each group gives its first row before any gives its second one."""
+    """Places of rows such that each group gives its first row before any gives its second one.
+
+    Within a turn, and within a group, rows stay in their order.
+    """
     turns_of: defaultdict[int, Iterator[int]] = defaultdict(count)
     turns = [next(turns_of[group]) for group in groups.tolist()]
     return np.argsort(turns, kind="stable")

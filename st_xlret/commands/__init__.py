@@ -24,7 +24,8 @@ COMMANDS = {
 
 _NO_READER = 141  # the status of a Unix program whose output nobody reads
 
-# NumPy's threads always wait actively; `search` has large products for them.
+# NumPy's threads always wait actively; `search` has large products for them. It is set before a
+# module imports NumPy.
 _WITH_ONE_NUMPY_THREAD = ("calibrate", "report")
 
 

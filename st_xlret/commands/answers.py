@@ -44,7 +44,7 @@ class StoredRows(NamedTuple):
     key: NDArray[Any]
     source: NDArray[Any]
 
-    def found(self, place: int, score: float) -> FoundRow:
+    def found_row(self, place: int, score: float) -> FoundRow:
         """The row at a place, which has this score."""
         result = SearchResult(
             score=score,
@@ -59,7 +59,7 @@ class StoredRows(NamedTuple):
         """Some of the rows."""
         return StoredRows(*(column[is_chosen] for column in self))
 
-    def versions(self, groups: list[GroupName], languages: list[str]) -> StoredRows:
+    def versions_of_groups(self, groups: list[GroupName], languages: list[str]) -> StoredRows:
         """The rows of some groups that are in one of some languages."""
         is_of_group = np.isin(self.group, np.array(groups, object))
         is_in_language = np.isin(self.language, languages)
@@ -68,7 +68,10 @@ class StoredRows(NamedTuple):
 
 @dataclass
 class Answer:
-    """The best rows for a query, one for each group, best first; `count` at most."""
+    """The best rows for a query, one for each group, best first; `count` at most.
+
+    Batches of rows are added in the order of the store.
+    """
 
     count: int
     rows: list[FoundRow] = field(default_factory=list)
@@ -83,7 +86,7 @@ class Answer:
         from st_xlret.search import best_of_groups  # which loads PyTorch: not for --help
 
         for place in best_of_groups(scores, batch.group, self.count):
-            self.rows.append(batch.found(place, float(scores[place])))
+            self.rows.append(batch.found_row(place, float(scores[place])))
         every_score = np.array([row.result["score"] for row in self.rows])
         kept = best_of_groups(every_score, self.groups, self.count)
         self.rows = [self.rows[place] for place in kept]
@@ -108,12 +111,12 @@ class Answer:
         return results
 
 
-def code_of(result: SearchResult) -> str:
-    """The language of a result as it is shown, `?` for none."""
+def shown_language(result: SearchResult) -> str:
+    """The language of a result as people see it, `?` for none."""
     return result["language"] or "?"
 
 
-def place_of(result: SearchResult) -> str:
-    """Where a result is: its key, and its group and source if there are any."""
+def shown_place(result: SearchResult) -> str:
+    """Where a result is, for people: its key, and its group and source if there are any."""
     parts = [result["id"], result.get("group"), result["source"]]
     return ", ".join(str(part) for part in parts if part)

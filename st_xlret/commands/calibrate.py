@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
     """Run the command `calibrate`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse_sources(Arguments, words, description=__doc__, prog=prog)
-    reads_model = options.of_fit.joins_queries  # for documents in one language
+    reads_model = options.fit_options.joins_queries  # for documents in one language
     check_sources(
         texts,
         stored,
@@ -76,18 +76,18 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     from st_xlret.calibration.sampling import sample_queries_to_fit
     from st_xlret.hub.card import set_card_data
 
-    of_fit = options.of_fit
+    fit_options = options.fit_options
     strength = options.strength_or_auto
-    of_fit.check(strength, has_queries=bool(options.queries), has_pairs=bool(options.pairs))
-    count = texts.texts_per_language or of_fit.default_texts_per_language
+    fit_options.check(strength, has_queries=bool(options.queries), has_pairs=bool(options.pairs))
+    count = texts.texts_per_language or fit_options.default_texts_per_language
     sample = texts.sample_texts(
         count,
         min_texts=options.min_texts,
-        min_languages=of_fit.min_languages,
+        min_languages=fit_options.min_languages,
         seed=options.seed,
     )
     _print_label_check({code: part.texts[:_CHECKED_TEXTS] for code, part in sample.items()})
-    queries = sample_queries_to_fit(options.queries or None, list(sample), of_fit, count)
+    queries = sample_queries_to_fit(options.queries or None, list(sample), fit_options, count)
     if queries is not None:
         counts = [f"{code} {len(questions)}" for code, questions in queries.items()]
         print(f"questions: {', '.join(counts)}")
@@ -102,7 +102,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
     calibrated, comparison = calibrate_sample(
         encoder,
         sample,
-        of_fit,
+        fit_options,
         strength,
         queries=queries,
         phrases=options.phrases,

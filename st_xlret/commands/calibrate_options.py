@@ -63,8 +63,8 @@ class Arguments:
     details: bool = option(False, "Print the other side, and the figures of each language, too.")
 
     @property
-    def of_fit(self) -> FitOptions:
-        """How to fit a sample, whatever it is from."""
+    def fit_options(self) -> FitOptions:
+        """How to fit a sample, whatever it is from; its checks are those of `FitOptions.check`."""
         return FitOptions(
             steps=tuple(self.steps),
             queries_only=self.queries_only,
@@ -76,5 +76,5 @@ class Arguments:
 
     @property
     def strength_or_auto(self) -> Strength:
-        """The strength as a number, or "auto"."""
+        """The strength as a number, or "auto"; another text is a `ValueError`."""
         return "auto" if self.strength == "auto" else float(self.strength)

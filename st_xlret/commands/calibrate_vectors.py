@@ -17,7 +17,7 @@ from st_xlret.commands.sources import (
 from st_xlret.commands.verdict import print_result
 from st_xlret.files import atomic_directory, write_json
 from st_xlret.stores.base import Store
-from st_xlret.tables import markdown_table, percent
+from st_xlret.tables import MISSING, markdown_table, percent
 
 if TYPE_CHECKING:
     from st_xlret.calibration.comparison import Comparison
@@ -31,12 +31,12 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
     """Fit a map on a sample of stored vectors, write it, and print what it does."""
     from st_xlret.calibration.panels import fit_with_panels
 
-    options.of_fit.check(options.strength_or_auto)
+    options.fit_options.check(options.strength_or_auto)
     store = stored.open_store()
     store.refuse_mapped()
     queries = _open_queries(stored, options)
-    of_fit = replace(options.of_fit, metric=store.metric, model=store.model)
-    sample = _sample_to_fit(store, texts, of_fit, of_fit.min_texts)
+    fit_options = replace(options.fit_options, metric=store.metric, model=store.model)
+    sample = _sample_to_fit(store, texts, fit_options, fit_options.min_texts)
     documents = sample.vectors
     if texts.model is not None and len(documents) > 1:
         raise ValueError(
@@ -44,12 +44,12 @@ def calibrate_vectors(texts: SampleArguments, stored: StoreArguments, options: A
         )
     unlabelled = None
     if queries is not None and not options.qrels:
-        unlabelled = _sample_to_fit(queries, texts, of_fit, of_fit.min_queries).vectors
+        unlabelled = _sample_to_fit(queries, texts, fit_options, fit_options.min_queries).vectors
     ids = known_documents(sample)
     print_note_without_documents(ids)
     fitted, comparison = fit_with_panels(
         documents,
-        of_fit,
+        fit_options,
         options.strength_or_auto,
         encoder=texts.load_encoder() if texts.model else None,
         queries=unlabelled,
@@ -78,11 +78,11 @@ def _open_queries(stored: StoreArguments, options: Arguments) -> Store | None:
 
 
 def _sample_to_fit(
-    store: Store, texts: SampleArguments, of_fit: FitOptions, min_texts: int
+    store: Store, texts: SampleArguments, fit_options: FitOptions, min_texts: int
 ) -> StoredSample:
-    """As many vectors of each language as the fit needs."""
-    count = texts.texts_per_language or of_fit.default_texts_per_language
-    return sample_vectors(store, texts.languages, count, min_texts=min_texts, seed=of_fit.seed)
+    """As many vectors of each language as the fit needs, drawn by its seed."""
+    count = texts.texts_per_language or fit_options.default_texts_per_language
+    return sample_vectors(store, texts.languages, count, min_texts=min_texts, seed=fit_options.seed)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class _Judged:
             if strength == self.used:
                 label += " (used)"
             figures = [second.overall, second.same_language, second.other_languages, second.mrr]
-            rows.append([label, *(percent(each).replace("nan", "-") for each in figures)])
+            rows.append([label, *(percent(each).replace("nan", MISSING) for each in figures)])
         return markdown_table(header, rows)
 
     def as_json(self) -> list[dict[str, Any]]:
@@ -150,7 +150,10 @@ def _as_json(recall: Recall) -> dict[str, float]:
 
 
 def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arguments) -> _Judged:
-    """What judged queries find at each strength, and at the one that is asked for."""
+    """What judged queries find at each strength, among them 0 and the one that is asked for.
+
+    By `auto` the best is used, but for a rotation, which is fitted at one strength.
+    """
     from st_xlret.calibration import judged_recall
     from st_xlret.calibration.comparison import STRENGTHS
 
@@ -158,13 +161,13 @@ def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arg
     qrels = str(options.qrels)
     recalls = judged_recall(_usable_rows(store), _usable_rows(queries), qrels, maps)
     judged = _Judged(recalls, fitted.strength)
-    if options.strength == "auto" and not options.of_fit.rotates:
+    if options.strength == "auto" and not options.fit_options.rotates:
         return replace(judged, used=judged.best)
     return judged
 
 
 def _usable_rows(store: Store) -> Iterator[NamedRows]:
-    """The rows that have a vector and a language."""
+    """The rows that have a vector and a language; others are left out without a count."""
     from st_xlret.calibration.judged import NamedRows
 
     for batch in store.batches():

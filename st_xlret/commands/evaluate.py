@@ -161,7 +161,11 @@ def _evaluate_model(options: Arguments) -> None:
 
 
 def _evaluator_settings(options: Arguments, kind: type[BenchmarkEvaluator]) -> dict[str, Any]:
-    """What the evaluator is given; an option that it does not read is a `ValueError`."""
+    """What the evaluator is given; an option that it does not read is a `ValueError`.
+
+    `kind.options` are names of fields of `Arguments`; those in `_NAMES_OF_EVALUATORS` have another
+    name as arguments of the evaluator.
+    """
     _check_benchmark_reads(options, kind)
     pooling = None if options.pooling == "auto" else options.pooling
     settings: dict[str, Any] = {

@@ -96,7 +96,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret export") -> None:
 
 
 def _plain_model(options: Arguments) -> SentenceTransformer:
-    """The model of built-in modules, with its calibration, in the number format asked for."""
+    """The model of built-in modules, with its calibration, in the number format asked for.
+
+    Without `--model`, it is the one that the calibration names; a `ValueError` if it names none.
+    """
     import torch
 
     from st_xlret.calibration import VectorCalibration

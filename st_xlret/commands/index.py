@@ -96,7 +96,10 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret index") -> None:
 
 
 def _batches_of_texts(options: Arguments, bad_lines: BadLines) -> Iterator[list[_Text]]:
-    """The texts to embed, so many at once as a stopped run may lose."""
+    """The texts to embed, so many at once as a stopped run may lose.
+
+    A batch is the key of its vectors in the work folder: the next run has to cut the same ones.
+    """
     texts = _texts_of_documents(options, bad_lines)
     while True:
         batch = list(islice(texts, TEXTS_AT_ONCE))
@@ -184,7 +187,7 @@ class _Index:
         return None if self._identifier is None else self._identifier.identify(text.text)
 
     def _embed(self, rows: Sequence[tuple[str | None, str]]) -> NDArray[np.float16]:
-        """Vectors of languages and texts in float16, (n, d)."""
+        """Vectors of languages and texts in float16, (n, d), kept in the work folder."""
         from st_xlret.encoding import encode, known_languages
 
         def embed_shard(shard: slice) -> Any:
@@ -202,7 +205,10 @@ class _Index:
         return self._work.keep_vectors([self._metadata, rows], rows, embed_shard)[:]
 
     def _describe_model(self) -> VectorsMetadata:
-        """What a search has to know of the encoder, for the metadata of the index."""
+        """What a search has to know of the encoder, for the metadata of the index.
+
+        It is also a part of the key of kept vectors: what differs is embedded again.
+        """
         from st_xlret.encoding import PROMPT_NAMES, fingerprint, role_prompt
         from st_xlret.stores.descriptions import metric_of
 

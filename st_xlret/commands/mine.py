@@ -120,7 +120,10 @@ def _embed_and_keep(
     options: Arguments,
     work: WorkFolder,
 ) -> KeptVectors:
-    """The vectors of texts, kept in the work folder for the next run of equal options."""
+    """The vectors of texts, kept in the work folder for the next run of equal options.
+
+    All that decides what the vectors are is a part of their key.
+    """
     from st_xlret.encoding import encode, fingerprint
 
     def embed(rows: slice) -> Any:

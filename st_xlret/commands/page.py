@@ -19,7 +19,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-from st_xlret.commands.answers import SearchResult, code_of, place_of
+from st_xlret.commands.answers import SearchResult, shown_language, shown_place
 
 if TYPE_CHECKING:
     from st_xlret.commands.search_pool import SearchPool
@@ -34,13 +34,16 @@ _PAGE = Template((Path(__file__).parent / "page.html").read_text(encoding="utf-8
 
 
 def _page_html(pools: Sequence[SearchPool], query: str) -> str:
-    """The whole page: a column of results for each pool, a colour for each language."""
+    """The whole page: a column of results for each pool, a colour for each language.
+
+    An empty query has no results. All that is put into `page.html` is escaped here.
+    """
     answers = []
     codes: set[str] = set()
     for pool in pools:
         results = pool.best_results([query])[0] if query else []
         answers.append(results)
-        codes.update(code_of(result) for result in results)
+        codes.update(shown_language(result) for result in results)
     colours = {}
     for number, code in enumerate(sorted(codes)):
         colours[code] = _COLOURS[number % len(_COLOURS)]
@@ -54,7 +57,7 @@ def _column_html(
     pool: SearchPool, results: Sequence[SearchResult], colours: Mapping[str, str]
 ) -> str:
     """A column of the page: a bar of the languages of its results, and the results, all escaped."""
-    counts = Counter(code_of(result) for result in results)
+    counts = Counter(shown_language(result) for result in results)
     bar = []
     for code, count in counts.most_common():
         style = f"flex: {count}; background: {colours[code]}"
@@ -68,12 +71,12 @@ def _column_html(
 
 
 def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
-    code = code_of(result)
+    code = shown_language(result)
     return (
         f'<div class="result"><span class="tag" style="background: {colours[code]}">'
         f"{escape(code)}</span>"
         f'<span class="text" dir="auto">{escape(result["text"])}'
-        f'<br><span class="note">{escape(place_of(result))}</span></span>'
+        f'<br><span class="note">{escape(shown_place(result))}</span></span>'
         f'<span class="score">{result["score"]:.3f}</span></div>'
     )
 
@@ -81,7 +84,7 @@ def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
 def _status_and_page(
     pools: Sequence[SearchPool], host: str, asked_host: str, path: str
 ) -> tuple[HTTPStatus, str]:
-    """What to answer to a request for a path.
+    """What to answer to a request for a path: a status, and a page or a sentence.
 
     Another host name than that of the page is refused: so no page on the web can read answers
     through the browser.
@@ -98,7 +101,10 @@ def _status_and_page(
 
 
 def make_server(pools: Sequence[SearchPool], host: str, port: int) -> HTTPServer:
-    """A server of the page; `serve_forever` starts it, and leaving its context closes it."""
+    """A server of the page; `serve_forever` starts it, and leaving its context closes it.
+
+    A query that a pool refuses, by a `ValueError` or an `OSError`, is a bad request.
+    """
     one_at_a_time = Lock()  # tokenizers and connections are not for several threads
 
     class Handler(BaseHTTPRequestHandler):

@@ -84,7 +84,11 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret report") -> None:
 
 
 def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparison:
-    """The bias of an encoder, and what the usual calibrations would make of it."""
+    """The bias of an encoder, and what the default calibration would make of it; none is used.
+
+    The sample is cut to as many texts of each language as the smallest has, and their documents
+    with them.
+    """
     from st_xlret.calibration.choose import fit_and_compare
     from st_xlret.calibration.panels import embed_phrases
     from st_xlret.encoding import task_languages
@@ -114,7 +118,7 @@ def _compare_for_encoder(texts: SampleArguments, options: Arguments) -> Comparis
 def _compare_for_vectors(
     texts: SampleArguments, stored: StoreArguments, options: Arguments
 ) -> Comparison:
-    """The bias of stored vectors, and what maps of queries alone would make of it."""
+    """The bias of stored vectors, and what maps of queries alone would make of it; none is used."""
     from st_xlret.calibration.choose import fit_and_compare
 
     count = texts.texts_per_language or TEXTS_FOR_MEANS

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from st_xlret.commands.answers import SearchResult, code_of, place_of
+from st_xlret.commands.answers import SearchResult, shown_language, shown_place
 from st_xlret.commands.search_pool import SearchArguments, SearchPool
 from st_xlret.commands.streams import input_lines, print_json
 from st_xlret.options import check_options, name_leading_words, option, parse
@@ -106,9 +106,8 @@ def _print_for_people(query: str, results: Sequence[SearchResult], pool: SearchP
     title = "" if pool is None else f"  [{pool.title}]"
     print(f"\n{_printable_text(query)}{title}")
     for result in results:
-        line = (
-            f"{result['score']:.3f}  {code_of(result):<3}  {result['text']}  [{place_of(result)}]"
-        )
+        beginning = f"{result['score']:.3f}  {shown_language(result):<3}"
+        line = f"{beginning}  {result['text']}  [{shown_place(result)}]"
         print(f"  {_printable_text(line)}")
 
 

@@ -172,7 +172,7 @@ class SearchPool:
         return 1 + products - (squares + query @ query) / 2
 
     def _embed(self, queries: Sequence[str]) -> NDArray[np.floating]:
-        """Vectors of queries (n, d), mapped if the stored ones are searched by mapped ones."""
+        """Vectors of queries (n, d), mapped by the pool's calibration, if it has one."""
         from st_xlret.encoding import encode
 
         languages: str | list[str] | None = None
@@ -222,12 +222,16 @@ class SearchPool:
         versions = [Answer(self.options.top_k) for _ in answers]
         for rows in self._rows_with_text():
             for number, version in enumerate(versions):
-                some = rows.versions(answers[number].groups, languages[number])
+                some = rows.versions_of_groups(answers[number].groups, languages[number])
                 version.add(some, self._scores(some.vectors, vectors[number]))
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
     def _rows_with_text(self) -> Iterator[StoredRows]:
-        """The rows that have texts, with vectors as they are compared."""
+        """The rows that have texts, with vectors as they are compared, in the order of the store.
+
+        A text that names no group is a group of its own: its number among all rows, which each
+        pass counts alike.
+        """
         seen = 0
         for batch in self.store.batches(texts=True):
             vectors, is_usable, codes = self.store.examine_rows(batch, needs_language=False)
@@ -257,4 +261,5 @@ def _is_named(group: str | None) -> bool:
 
 
 def _same_languages(code: str, present: Sequence[str]) -> list[str]:
+    """The languages present that are a language, or a region of it."""
     return [each for each in present if find_language(code, [each])]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from st_xlret.data.documents import Unit
 
 _UNITS = ["sentence", "text", "document"]
+# Options of `SampleArguments` that are read with `--vectors`: those of the sample and, where texts
+# are embedded too, those of the encoder.
 _OF_SAMPLE = {"languages", "texts_per_language"}
 _OF_ENCODER = {"model", "device", "batch_size", "precision", "query_prompt", "document_prompt"}
 _LISTED = 30  # languages that are printed, at most
@@ -98,7 +100,7 @@ class SampleArguments(TextArguments):
     def sample_texts(
         self, count: int, *, min_texts: int = 1, min_languages: int = 2, seed: int
     ) -> dict[str, Sample]:
-        """At most `count` texts of each language of the documents."""
+        """At most `count` texts of each language of the documents, as `sample_texts` draws them."""
         from st_xlret.calibration.sampling import sample_texts
 
         return sample_texts(
@@ -173,7 +175,10 @@ class StoreArguments(FieldArguments):
 def parse_sources(
     own_group: Any, words: Sequence[str], *, description: str | None, prog: str
 ) -> tuple[SampleArguments, StoreArguments, Any]:
-    """Read which texts or stored vectors, and a command's own options, which need an `output`."""
+    """Read which texts or stored vectors, and a command's own options, which have an `output`.
+
+    That is required. `check_sources` is called next.
+    """
     groups = [SampleArguments, StoreArguments, own_group]
     texts, stored, options = parse(groups, words, description=description, prog=prog)
     check_options(options, "output")
@@ -190,9 +195,10 @@ def check_sources(
     not_of_vectors: Collection[str] = (),
     reads_model: bool = False,
 ) -> None:
-    """Refuse no source, and options that the command does not read with this one.
+    """Refuse a command without a source, and options that it does not read with this one.
 
-    Of its own options these are named; `reads_model` says whether it embeds beside vectors.
+    `not_of_texts` and `not_of_vectors` name those of its own `options` that it does not read with
+    texts, or with vectors; `reads_model` says whether it embeds texts beside vectors.
     """
     if stored.vectors is None:
         check_options(texts, "model", "documents")
@@ -241,9 +247,10 @@ def sample_vectors(
 
 
 def known_documents(sample: StoredSample) -> Mapping[str, NDArray[Any]] | None:
-    """The documents that vectors are of, whose own are no neighbours; None if all are.
+    """The documents that vectors are of; None if these tell nothing.
 
-    They tell nothing where no two vectors are of one, or all of a language are.
+    Vectors of one document are no neighbours of each other. They tell nothing where no two vectors
+    are of one, or all of a language are.
     """
     vectors = 0
     documents = 0

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret train") -> None:
     option_files = sorted((folder / "recipes").glob("*.yaml"))
     name, *words = arguments or ["--help"]
     if name in ("-h", "--help"):
-        print(_list_of(scripts, option_files, folder))
+        print(_list_in_words(scripts, option_files, folder))
         return
     if name not in scripts:
         sys.exit(f"error: there is no training script {name!r}; there are: {', '.join(scripts)}")
@@ -52,7 +52,8 @@ def _scripts_in(folder: Path) -> dict[str, Path]:
     return scripts
 
 
-def _list_of(scripts: Mapping[str, Path], option_files: Sequence[Path], folder: Path) -> str:
+def _list_in_words(scripts: Mapping[str, Path], option_files: Sequence[Path], folder: Path) -> str:
+    """The scripts and option files, each with the first line of its file: what it does."""
     lines = [str(__doc__)]
     for name, file in scripts.items():
         lines.append(f"{name:22}{_first_line(file)}")
@@ -64,7 +65,7 @@ def _list_of(scripts: Mapping[str, Path], option_files: Sequence[Path], folder: 
 
 
 def _load_module(file: Path) -> ModuleType:
-    """Run a file as a module, under the name of the file."""
+    """Run a file as a module, under the name of the file; its `main` takes words."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

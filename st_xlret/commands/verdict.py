@@ -22,7 +22,8 @@ _SECONDS_OF_A_TEXT = 0.015  # of one core, by an encoder of 12 small layers
 def command_in_words(command: str, *groups: Any, **changes: object) -> str:
     """A command that gives the options of groups which are not the defaults, but for changes.
 
-    Groups are dataclasses of options, whose values may all be left out.
+    Groups are dataclasses of options, which all have defaults; `changes` are named like options.
+    Secrets are not shown.
     """
     words = ["st-xlret", command]
     for group in groups:
@@ -45,7 +46,10 @@ def _advised_command(
     texts: SampleArguments,
     stored: StoreArguments | None = None,
 ) -> str:
-    """The command that the verdict leads to; `stored` are the vectors that are calibrated."""
+    """The command that the verdict leads to, or why there is none.
+
+    `stored` are the vectors that are calibrated; without them, an encoder is.
+    """
     sources = [texts] if stored is None else [texts, stored]
     steps, strength = comparison.advised()
     if (steps, strength) == (comparison.steps, comparison.strength) and strength:
@@ -113,7 +117,7 @@ def print_time_of_embedding(texts: Mapping[str, Sequence[str]]) -> None:
 
 @contextmanager
 def printed_duration() -> Iterator[None]:
-    """Say at the end how long it took."""
+    """Say at the end how long it took; of a failure, nothing."""
     start = time.monotonic()
     yield
     print(f"It took {_duration_in_words(time.monotonic() - start)}.")

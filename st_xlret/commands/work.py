@@ -28,7 +28,8 @@ _OURS = re.compile(rf"st-xlret\.txt|[0-9a-f]{{32}}/(\..*{re.escape(UNFINISHED)}t
 class WorkFolder:
     """The user's cache, or a hidden folder beside an output, which is removed at the end.
 
-    A hidden folder that is there without our mark is a `FileExistsError`.
+    A hidden folder that is there without our mark is a `FileExistsError`. It is made when vectors
+    are kept first, and `remove` is called when the output is there.
     """
 
     def __init__(self, output: Path, cache: str | None = None) -> None:

@@ -38,9 +38,9 @@ def token_lengths(model: Any, texts: Sequence[str]) -> list[int] | None:
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Cut texts into batches of at most `budget` tokens, padding included.
+    """The numbers of the texts of each batch, at most `budget` tokens with padding; all once.
 
-    The longest texts come first.
+    The longest texts come first. A text that is longer is a batch of its own.
     """
     rows = range(len(lengths))
     order = sorted(rows, key=lambda row: -lengths[row])
@@ -54,11 +54,11 @@ def token_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def padding_options(model: Any, *cuts: int | None) -> dict[str, Any]:
-    """Options of `model.preprocess` that pad batches to multiples of 16 tokens.
+    """Options of `model.preprocess` that pad batches to multiples of `PADDED_TO` tokens.
 
     They are for bfloat16 on a CPU: there oneDNN compiles its kernels for each length of a batch, in
     tenths of a second. Models without a Transformer of texts have none, nor those that are cut,
-    also to `cuts`, to other lengths than multiples of 16.
+    also to `cuts`, to other lengths than such multiples.
     """
     module = model[0] if len(model) else None
     tokenizer = getattr(module, "tokenizer", None)

@@ -26,9 +26,9 @@ from st_xlret.precision import autocast, number_format
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
 _Rounding: TypeAlias = Literal["int8", "uint8", "binary", "ubinary"]
-_ROUNDED: tuple[_Rounding, ...] = ("int8", "uint8", "binary", "ubinary")
+_ROUNDINGS: tuple[_Rounding, ...] = ("int8", "uint8", "binary", "ubinary")
 """Precisions of the host, to which finished vectors are rounded."""
-_OF_THE_HOST = frozenset({"chunk_size", "convert_to_numpy", "output_value", "pool"})
+_OPTIONS_OF_THE_HOST = frozenset({"chunk_size", "convert_to_numpy", "output_value", "pool"})
 """Options for which batches are the host's."""
 
 
@@ -69,10 +69,10 @@ def encode(
     """
     if isinstance(texts, Mapping):
         raise TypeError(f"give a text or a list of texts, not a {type(texts).__name__}")
-    if precision in _ROUNDED:
+    if precision in _ROUNDINGS:
         rows = [texts] if isinstance(texts, str) else texts
         vectors = encode(model, rows, language, role=role, **options)
-        rounded = _rounded(vectors, precision, options)
+        rounded = _round_vectors(vectors, precision, options)
         return rounded[0] if isinstance(texts, str) else rounded
     if role is not None and options.get("prompt") is None and options.get("prompt_name") is None:
         options["prompt"] = role_prompt(model, role)
@@ -94,10 +94,10 @@ def encode(
         for task, of_task in rows_of_task.items():
             some = [rows[row] for row in of_task]
             parts.append(_encode_in_batches(model, some, task=task, **options))
-    return _in_order(parts, list(rows_of_task.values()))
+    return _vectors_in_order(parts, list(rows_of_task.values()))
 
 
-def _rounded(vectors: Any, precision: _Rounding, options: dict[str, Any]) -> Any:
+def _round_vectors(vectors: Any, precision: _Rounding, options: dict[str, Any]) -> Any:
     """Vectors of all texts as the host rounds them, in the form that is asked for."""
     if len(vectors):
         vectors = quantize_embeddings(vectors, precision=precision)
@@ -108,8 +108,8 @@ def _rounded(vectors: Any, precision: _Rounding, options: dict[str, Any]) -> Any
     return vectors
 
 
-def _in_order(parts: list[Any], rows: list[list[int]]) -> Any:
-    """One collection of vectors of the parts that belong to some rows each."""
+def _vectors_in_order(parts: list[Any], rows: list[list[int]]) -> Any:
+    """One collection of vectors, in the order of the rows, of parts that have some rows each."""
     if len(parts) == 1:
         return parts[0]
     order = np.argsort(np.concatenate(rows))
@@ -132,7 +132,11 @@ def _encode_in_batches(
     convert_to_tensor: bool = False,
     **options: Any,
 ) -> Any:
-    """As `model.encode`, in batches of like numbers of tokens."""
+    """As `model.encode`, in batches of like numbers of tokens; vectors in the order of the texts.
+
+    They are a NumPy array, or a tensor on the model's device with `convert_to_tensor`; where the
+    host makes the batches, what its options ask for.
+    """
     lengths = None
     if batch_size > 0 and not _needs_batches_of_the_host(options):
         prompt = _prompt_of(model, options)
@@ -180,7 +184,7 @@ def _as_numpy(vectors: torch.Tensor) -> NDArray[Any]:
 
 def _needs_batches_of_the_host(options: dict[str, Any]) -> bool:
     several_devices = isinstance(options.get("device"), list)
-    return several_devices or not _OF_THE_HOST.isdisjoint(options)
+    return several_devices or not _OPTIONS_OF_THE_HOST.isdisjoint(options)
 
 
 def _prompt_of(model: Any, options: dict[str, Any]) -> str:

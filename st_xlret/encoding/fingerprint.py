@@ -18,7 +18,8 @@ _OF_ONE_COPY = ("_name_or_path", "architectures", "dtype", "transformers_version
 def fingerprint(model: nn.Module) -> str:
     """Hash of a model's weights, their types, its configuration and tokenizers, in 32 digits.
 
-    It is the same wherever the model was loaded from.
+    It is the same wherever the model was loaded from. Indexes keep it, and `st-xlret search`
+    compares it: a hash of something else makes every index one of another model.
     """
     digest = hashlib.sha256()
     for part in model.modules():

@@ -61,7 +61,7 @@ class KeptVectors:
             if not _is_whole(file):
                 start = number * self.shard_size
                 rows = slice(start, min(start + self.shard_size, self.rows))
-                _write_shard(file, _as_halves(embed(rows), start))
+                _write_shard(file, _as_float16(embed(rows), start))
             self.files[number] = file
         return self
 
@@ -70,12 +70,12 @@ class KeptVectors:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and width."""
+        """Rows and width; this process needs to have a shard, from which the latter is."""
         first = next(iter(self))
         return self.rows, first.shape[1]
 
     def __getitem__(self, rows: slice) -> np.ndarray:
-        """Consecutive rows, at least one, read into memory."""
+        """Consecutive rows, at least one, read into memory, of shards that this process has."""
         start, stop, _ = rows.indices(self.rows)
         first_shard = start // self.shard_size
         last_shard = (stop - 1) // self.shard_size
@@ -136,7 +136,7 @@ def _is_whole(file: Path) -> bool:
     return hashlib.sha256(vectors).digest() == digest
 
 
-def _as_halves(vectors: Any, first_row: int) -> np.ndarray:
+def _as_float16(vectors: Any, first_row: int) -> np.ndarray:
     """Vectors as float16. A `ValueError` names the row of one that is too long for it."""
     tensor = torch.as_tensor(vectors).cpu()
     with np.errstate(over="ignore"):

@@ -13,11 +13,21 @@ from st_xlret.columns import Role
 from st_xlret.languages import UNKNOWN, check_language, find_language
 from st_xlret.modules.encoders import routers_of
 
+_OF_QUERIES = "query_"
+
+ROUTE_PREFIX = "language_"
+"""Before a language in the name of its route, where the language itself cannot be that name."""
+
+
+def query_task(language: str) -> str:
+    """The task of queries in a language, where they have a map of their own."""
+    return f"{_OF_QUERIES}{language}"
+
 
 def task_languages(model: nn.Module) -> dict[str, str]:
     """Task -> language of a model with a map for each: its `Router` has only routes of languages.
 
-    `"query_fr"` is the task of French queries that have a map of their own.
+    Empty for another model. A language has a task of its name, and perhaps its `query_task`.
     """
     for router in routers_of(model):
         return _languages_of_router(router)
@@ -33,7 +43,7 @@ def _languages_of_router(router: Router) -> dict[str, str]:
     languages = {}
     for task in route_of:
         with suppress(ValueError):
-            languages[task] = check_language(task.removeprefix("query_"))
+            languages[task] = check_language(task.removeprefix(_OF_QUERIES))
     routes = {route_of[task] for task in languages}
     return languages if routes == set(router.sub_modules) else {}
 
@@ -66,7 +76,7 @@ def router_tasks(
     """Each text's task, by its language; None leaves it to the model.
 
     It is that of the role without maps, or for texts that name no language, of which a warning
-    tells.
+    tells. A language without a map is a `ValueError`.
     """
     languages = task_languages(model)
     task_of = {}
@@ -89,7 +99,6 @@ def _router_task(languages: dict[str, str], code: str | None, role: Role | None)
     if known is None:
         names = ", ".join(languages)
         raise ValueError(f"the model has no map for {code!r}: it has maps for {names}")
-    of_queries = f"query_{known}"
-    if role == "query" and of_queries in languages:
-        return of_queries
+    if role == "query" and query_task(known) in languages:
+        return query_task(known)
     return known

@@ -16,7 +16,10 @@ PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
     "query": ("query",),
     "document": ("document", "passage", "corpus"),
 }
-"""The names under which models keep the prompt of a role, in the order in which they are tried."""
+"""The names under which models keep the prompt of a role, in the order in which they are tried.
+
+Queries come first, as in all that lists both roles.
+"""
 
 
 _logger = logging.getLogger(__name__)
@@ -45,7 +48,7 @@ def role_prompt(model: SentenceTransformer, role: Role | None, prompt: str | Non
 
 
 def warn_of_other_prompts(model: SentenceTransformer, roles: Iterable[Role]) -> None:
-    """Say where the prompt of a role is another than that of the host's call for it."""
+    """Log a warning where the prompt of a role is another than that of the host's call for it."""
     for role in roles:
         prompt = role_prompt(model, role)
         of_host = ""

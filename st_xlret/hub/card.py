@@ -15,6 +15,7 @@ from sentence_transformers.sentence_transformer.model_card import SentenceTransf
 from typing_extensions import Self
 
 from st_xlret.encoding import task_languages
+from st_xlret.encoding.maps import ROUTE_PREFIX
 from st_xlret.hub.texts import LICENSES, PAPERS, QUESTION, STEPS_IN_WORDS
 from st_xlret.hub.usage import example_answers, language_snippet
 from st_xlret.modules.calibration_layer import CalibrationLayer
@@ -68,10 +69,10 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
             self.base_model = model
         stated = _read_metadata_of_card(model)
         for name in ("license", "base_model", *_LISTS):
-            values = _well_formed(name, stated)
+            values = _well_formed_values(name, stated)
             if values and not getattr(self, name):
                 setattr(self, name, values if name in _LISTS else values[0])
-        self.add_tags([tag for tag in _well_formed("tags", stated) if tag not in _OWN_TAGS])
+        self.add_tags([tag for tag in _well_formed_values("tags", stated) if tag not in _OWN_TAGS])
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,13 +91,13 @@ class CrossLingualCardData(SentenceTransformerModelCardData):
             values[kind] = [{**about, "examples_table": ""} for about in values[kind] or []]
         for kind in ("all_hyperparameters", "non_default_hyperparameters"):
             values[kind] = _without_paths(values[kind])
-        values["usage_snippet"] = self._usage(values["usage_snippet"])
+        values["usage_snippet"] = self._usage_section(values["usage_snippet"])
         if self.training_seconds is not None:
             values["training_time"] = format_duration(self.training_seconds)
             values["evaluation_time"] = None
         return values
 
-    def _usage(self, snippet_of_host: str) -> str:
+    def _usage_section(self, snippet_of_host: str) -> str:
         """How the model is used, and the sections after that."""
         snippet = snippet_of_host
         if self.model is not None and task_languages(self.model):
@@ -172,7 +173,7 @@ def check_license(license: str | None) -> None:
 def copy_card_data(source: SentenceTransformer, target: SentenceTransformer) -> None:
     """Tell the card of an exported model what is known of the one that it was made from.
 
-    Scores are left out.
+    Scores are left out, which whoever measures a model puts under the heading "Results".
     """
     before = ensure_card_data(source)
     after = ensure_card_data(target)
@@ -192,7 +193,10 @@ def set_card_calibration(
     calibration: CalibrationLayer,
     queries: CalibrationLayer | None = None,
 ) -> None:
-    """Tell the card of a calibrated model its calibration, and whether queries have their own."""
+    """Tell the card of a calibrated model its calibration, and whether queries have their own.
+
+    The notes of the calibration are complete by then: each is a line of the card.
+    """
     card = ensure_card_data(model)
     if not card.citations:
         card.set_losses([])
@@ -221,11 +225,14 @@ def set_card_calibration(
 
 
 def _how_languages_are_chosen(model: SentenceTransformer, calibration: CalibrationLayer) -> str:
-    """How a reader tells the model the language of a text; empty where it needs none."""
+    """How a reader tells the model the language of a text; empty where it needs none.
+
+    The model is one that `export` has made: the last of its routers is that of the languages.
+    """
     routers = routers_of(model)
     if calibration.language_agnostic or not routers:
         return ""
-    default = (routers[-1].default_route or "").removeprefix("language_")
+    default = (routers[-1].default_route or "").removeprefix(ROUTE_PREFIX)
     return (
         f"There is a map for each of {', '.join(calibration.languages)}: `encode` takes the "
         "language as its `task`. Texts without one, and those of `encode_query` and "
@@ -244,7 +251,7 @@ def _read_metadata_of_card(name: str) -> Mapping[str, Any]:
     return {}
 
 
-def _well_formed(name: str, stated: Mapping[str, Any]) -> list[str]:
+def _well_formed_values(name: str, stated: Mapping[str, Any]) -> list[str]:
     """The values that a card states under a name, those of the right form."""
     values = stated.get(name) or []
     if not isinstance(values, list):
@@ -263,7 +270,7 @@ def _set_sources(card: CrossLingualCardData, data: Mapping[str, Sequence[str]]) 
     on_hub = []
     for use, sources in data.items():
         if sources:
-            lines.append(f"- {use.replace('_', ' ')}: {_as_code(sources)}")
+            lines.append(f"- {use.replace('_', ' ')}: {_sources_as_code(sources)}")
         for source in sources:
             name = re.split("[:=]", str(source))[0]
             is_on_hub = name != str(source) and not Path(source).exists()
@@ -274,7 +281,7 @@ def _set_sources(card: CrossLingualCardData, data: Mapping[str, Sequence[str]]) 
     card.datasets = list(dict.fromkeys([*card.datasets, *on_hub]))
 
 
-def _as_code(sources: Iterable[str]) -> str:
+def _sources_as_code(sources: Iterable[str]) -> str:
     """The last names of sources as code, in which neither HTML nor Markdown sees anything."""
     names = []
     for source in sources:

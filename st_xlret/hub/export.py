@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from st_xlret.columns import Role
 from st_xlret.encoding import PROMPT_NAMES, role_prompt, task_languages
+from st_xlret.encoding.maps import ROUTE_PREFIX, query_task
 from st_xlret.hub.card import copy_card_data, set_card_calibration
 from st_xlret.hub.lengths import measure_mean_lengths
 from st_xlret.hub.loading import check_finite
@@ -123,7 +124,10 @@ def _lengths_before_normalize(
     queries: CalibrationLayer | None,
     pooled: Mapping[Role, Tensor] | None,
 ) -> dict[Role, float] | None:
-    """The lengths by which maps may stand before the last `Normalize`; None if they may not."""
+    """The lengths by which maps may stand before the last `Normalize`; None if they may not.
+
+    They join the notes of the layers.
+    """
     if not pooled or not documents.language_agnostic or not isinstance(model[-1], Normalize):
         return None
     return measure_mean_lengths(pooled, {"document": documents, "query": queries or documents})
@@ -188,7 +192,8 @@ class _Maps:
     def _router_by_language(self) -> Router:
         """A route for each language, and for each language of queries where they have maps.
 
-        Texts that name none take the default language's.
+        Texts that name none take the default language's. `task_languages` reads the languages back
+        from the names of tasks and routes.
         """
         languages = self.documents.languages
         routes = {code: _route_name(code) for code in languages}
@@ -209,15 +214,15 @@ class _Maps:
                 tasks[code, None] = route
         if self.queries is not None:
             for code in languages:
-                maps[f"query_{code}"] = [_dense_layer(self.queries, code)]
+                maps[query_task(code)] = [_dense_layer(self.queries, code)]
                 if routes[code] == default_route:
-                    tasks["query", None] = f"query_{code}"
+                    tasks["query", None] = query_task(code)
         return Router(maps, default_route=default_route, route_mappings=tasks)
 
 
 def _route_name(code: str) -> str:
     """The route of a language; a `ModuleDict` cannot hold `to` (Tongan), which is its method."""
-    return f"language_{code}" if hasattr(nn.ModuleDict(), code) else code
+    return f"{ROUTE_PREFIX}{code}" if hasattr(nn.ModuleDict(), code) else code
 
 
 def _dense_layer(calibration: CalibrationLayer, language: str | None, length: float = 1.0) -> Dense:

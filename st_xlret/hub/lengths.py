@@ -27,7 +27,7 @@ _MOST_CHANGE: dict[Role, float] = {"document": 0.006, "query": 0.1}
 def pooled_rows(model: SentenceTransformer, texts: Sequence[str]) -> dict[Role, Tensor]:
     """Rows before the `Normalize` at a model's end (n, d), for texts with the prompt of each role.
 
-    Nothing for a model that does not end in one.
+    They are float32 on the CPU. Nothing for a model that does not end in a `Normalize`.
     """
     before = before_normalize(model)
     if before is None:

@@ -16,7 +16,7 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     """Load the model that `--model` names: a folder, or a name on the Hub.
 
     Its card keeps what the model's states. A model that cannot be loaded is a `ValueError` with the
-    host's message; so is a weight that is NaN or infinite.
+    host's message; so is a weight that is NaN or infinite. Messages name the option `--model`.
     """
     path = os.path.expanduser(name)
     try:

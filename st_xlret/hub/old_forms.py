@@ -44,7 +44,10 @@ _NEW_DEFAULTS = {
 
 
 def rewrite_settings(folder: Path) -> list[str]:
-    """Write the settings of a saved model under their old names; gives the names of its modules."""
+    """Write the settings of a saved model under their old names.
+
+    Gives the names of its modules, such as `Dense`, in the order in which they run.
+    """
     modules = _rewrite_json(folder / "modules.json", _with_old_types)
     if modules is None:
         return []
@@ -64,7 +67,10 @@ def _old_type(module_type: str) -> str:
 
 
 def _rewrite_module(module_type: str, folder: Path) -> None:
-    """Rewrite the settings of a module, in its folder, and of those in a `Router`."""
+    """Rewrite the settings of a module, in its folder, and of those in a `Router`.
+
+    The type is what `_old_type` makes of it: others are let be.
+    """
     name = module_type.removeprefix(_OLD_PACKAGE)
     config = folder / "config.json"
     if name == "Transformer":

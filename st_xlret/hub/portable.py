@@ -64,7 +64,10 @@ def write_model(
 
 
 def write_files(model: SentenceTransformer, folder: Path) -> None:
-    """Write the files of `save_portable` into a new folder."""
+    """Write the files of `save_portable` into a new folder; the caller sees that it is whole.
+
+    A weight that is not finite is a `ValueError`.
+    """
     from st_xlret.hub.loading import check_finite
     from st_xlret.hub.old_forms import rewrite_settings
 
@@ -107,7 +110,10 @@ def _write_card(model: SentenceTransformer, folder: Path) -> None:
 
 
 def _save_roles(model: SentenceTransformer, folder: Path) -> None:
-    """Save the model of each role beside one with a `Router` for queries and documents."""
+    """Save the model of each role beside one with a `Router` for queries and documents.
+
+    The files of the latter are in the folder already: equal weights become links to them.
+    """
     from st_xlret.hub.card import copy_card_data
     from st_xlret.modules.encoders import has_route_of_each_role
 

@@ -101,7 +101,10 @@ class Repository:
         return str(commit.pr_url or commit.commit_url)
 
     def _check_branch(self) -> _Branch:
-        """What the branch holds; an `OSError` if it may not be replaced, or added to."""
+        """What the branch holds now; an `OSError` if it may not be replaced, or added to.
+
+        Asked before the work and again at its end: what it returns is the state to be replaced.
+        """
         is_new = self._is_new_branch()
         revision = None if is_new else self.revision
         known = self._hub.model_info(self.repo_id, revision=revision)

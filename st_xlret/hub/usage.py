@@ -7,6 +7,7 @@ from sentence_transformers import SentenceTransformer
 
 from st_xlret.columns import Role
 from st_xlret.encoding import PROMPT_NAMES, prompt_name, task_languages
+from st_xlret.encoding.maps import query_task
 from st_xlret.hub.texts import ANSWERS, QUESTION
 
 _SHOWN = 3
@@ -31,7 +32,7 @@ class EncodingCall(NamedTuple):
 
 
 def encoding_calls(model: SentenceTransformer) -> dict[Role, EncodingCall]:
-    """How the texts of each role are embedded, in one of the model's languages.
+    """How the texts of each role are embedded, queries first, in one of the model's languages.
 
     The calls are of Sentence Transformers alone. The host's `encode_query` and `encode_document`
     take no language: calls with one name the model's prompt themselves.
@@ -44,8 +45,8 @@ def encoding_calls(model: SentenceTransformer) -> dict[Role, EncodingCall]:
     calls: dict[Role, EncodingCall] = {}
     for role, code in of_role.items():
         task = code
-        if role == "query" and f"query_{code}" in tasks:
-            task = f"query_{code}"
+        if role == "query" and query_task(code) in tasks:
+            task = query_task(code)
         arguments = ["texts", f'task="{task}"']
         name = prompt_name(model, role)
         if name:

@@ -89,9 +89,9 @@ def top_k(
 
 
 def _rows_at_once(queries: int, k: int, is_in_place: bool, device: torch.device) -> int:
-    """Rows of the corpus that are searched at once: the more, the fewer queries there are.
+    """Rows of the corpus that are searched at once, which decides time and memory, not results.
 
-    For many results, they are more, too.
+    They are the more, the fewer queries there are, and the more results.
     """
     scores = _SCORES_AT_ONCE if device.type == "cpu" else 4 * _SCORES_AT_ONCE
     rows = scores // max(1, min(queries, _QUERIES_AT_ONCE))
@@ -136,6 +136,7 @@ def neighbours_both_ways(
     """Find the k nearest target rows of every source row, and vice versa, with one matrix product.
 
     The sides have the shapes (S, d) and (T, d). Without `cosine` they are compared by dot product.
+    A `ValueError` names rows that are not finite.
     """
     check_k(k)
     check_matrix(source, "source")

@@ -89,7 +89,10 @@ def refuse_not_finite(vectors: Tensor, name: str, first_row: int) -> None:
 
 
 def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
-    """The rows as float32 on the device; a copy where PyTorch cannot take them as they are."""
+    """The rows as float32 on the device; a copy where PyTorch cannot take them as they are.
+
+    Else it shares their memory, see `is_read_in_place`, and is not written to.
+    """
     if isinstance(rows, np.ndarray):
         if rows.dtype != np.float16:  # which PyTorch converts faster
             rows = rows.astype(np.float32, copy=False)
@@ -98,7 +101,7 @@ def as_float32(rows: Embeddings, device: torch.device) -> Tensor:
 
 
 def is_read_in_place(rows: Embeddings, device: torch.device) -> bool:
-    """Whether `as_float32` takes no memory."""
+    """Whether `as_float32` takes no memory: what it gives is then the memory of the rows."""
     if isinstance(rows, np.ndarray):
         return device.type == "cpu" and rows.dtype == np.float32 and _can_be_shared(rows)
     return rows.device == device and rows.dtype == torch.float32

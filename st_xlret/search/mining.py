@@ -106,7 +106,8 @@ def mine_pairs(
 ) -> MinedPairs:
     """The same as [`mine_bitext`][st_xlret.search.mine_bitext] for millions of rows.
 
-    Three tensors are the result.
+    Three tensors are the result. An unknown margin, or a threshold that is no number, is a
+    `ValueError`.
     """
     check_k(k)
     if margin not in get_args(Margin):
@@ -138,7 +139,7 @@ def mine_pairs(
 
 
 def _margins(cosines: Tensor, means: Tensor, margin: Margin) -> Tensor:
-    """The scores of pairs by their cosines and the means of their neighbours' cosines."""
+    """The scores of pairs (n, k) by their cosines and the means of their neighbours' cosines."""
     if margin == "absolute":
         return cosines
     if margin == "ratio":
@@ -163,8 +164,8 @@ def _accept_best(candidates: _Candidates, threshold: float | None) -> MinedPairs
         target = target[above]
     # By score, then by source row, then by target row.
     order = torch.from_numpy(np.lexsort((target, source, -scores)))
-    is_source_taken = bytearray(_count(source))
-    is_target_taken = bytearray(_count(target))
+    is_source_taken = bytearray(_row_count(source))
+    is_target_taken = bytearray(_row_count(target))
     accepted = array("q")
     for part in order.split(_PAIRS_AT_ONCE):
         rows = zip(part.tolist(), source[part].tolist(), target[part].tolist(), strict=True)
@@ -178,7 +179,7 @@ def _accept_best(candidates: _Candidates, threshold: float | None) -> MinedPairs
     return MinedPairs(scores[best], source[best], target[best])
 
 
-def _count(rows: Tensor) -> int:
+def _row_count(rows: Tensor) -> int:
     """One more than the highest row."""
     if not len(rows):
         return 0

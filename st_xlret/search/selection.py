@@ -69,7 +69,7 @@ def best_columns(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
 
 
 def best_of_groups(scores: NDArray[Any], groups: Sequence[Hashable], k: int) -> list[int]:
-    """The places of the best scores of the k best groups, best first.
+    """The places of the best scores of the k best groups, or of all if they are fewer, best first.
 
     Of equal scores, the first place counts.
     """
@@ -86,9 +86,9 @@ def best_of_groups(scores: NDArray[Any], groups: Sequence[Hashable], k: int) -> 
 
 
 def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k best of several searches' results for the same queries.
+    """The k best of several searches' results for the same queries, best first.
 
-    Scores and indices are both (Q, n), n >= k.
+    Scores and indices are both (Q, n), n >= k; of equal scores, the lower index comes first.
     """
     check_k(k, indices.shape[1])
     keys = _sortable_keys(scores, indices)
@@ -97,7 +97,7 @@ def merge_top_k(scores: Tensor, indices: Tensor, k: int) -> tuple[Tensor, Tensor
 
 
 def _update_top_k(keys: Tensor, scores: Tensor, first_column: int) -> None:
-    """Take a block of scores (rows, columns) into account, in place.
+    """Take a block of scores (rows, columns) into account, in the keys (rows, k), in place.
 
     The k best of a row are in the k groups of columns with the highest maxima, and none in groups
     at or below the row's k-th best so far. For k = 2, groups of 2 columns and 5 and 4 so far, the

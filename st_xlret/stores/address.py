@@ -32,7 +32,9 @@ class Address:
 def parse_address(address: str, *required: str, optional: Sequence[str] | None = ()) -> Address:
     """Take an address apart, whose place is a folder or a URL; a wrong one is a `ValueError`.
 
-    With `optional=None`, any name and any place will do; names that are not required are not shown.
+    That lacks a `required` option or has an unknown one, names a folder that is not there, or has
+    letters in its user or password that have to be escaped. With `optional=None`, any name and any
+    place will do; names that are not required are not shown.
     """
     scheme, _, rest = address.partition(":")
     place, _, query = rest.partition("?")

@@ -74,7 +74,7 @@ def apply_calibration(
         counts = store.write(into, str(origin), mapping.map_batch)
     mapping.left_out.add(Reason.DELETED, counts.gone)
     written = mapping.mapped - counts.gone - counts.kept
-    return RowCounts(written, mapping.left_out.by_words(), counts.changed)
+    return RowCounts(written, mapping.left_out.counts_by_words(), counts.changed)
 
 
 class _Mapping:
@@ -88,7 +88,7 @@ class _Mapping:
         self._bar = bar
 
     def map_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with mapped vectors; null where there is none.
+        """The batch with mapped vectors; null where there is none, as `Store.write` takes it.
 
         Each row is given once, as they are counted.
         """
@@ -113,7 +113,7 @@ class _Mapping:
     def _map_rows(
         self, vectors: Matrix, is_usable: NDArray[np.bool_], codes: NDArray[np.object_]
     ) -> Matrix:
-        """The mapped vectors, NaN where a row cannot be mapped."""
+        """The mapped vectors, NaN where a row is not usable, or the map leaves it no direction."""
         mapped = np.full_like(vectors, np.nan)
         parts = [np.flatnonzero(is_usable)]
         while parts:

@@ -210,10 +210,10 @@ class Store(AbstractContextManager["Store"]):
         problem = draw.problem(total, self.present)
         if problem:
             raise ValueError(f"{self.name}: {problem}")
-        words = counts_in_words(draw.left_out.by_words())
+        words = counts_in_words(draw.left_out.counts_by_words())
         if words:
             warnings.warn(f"{self.name}: left out: {words}", stacklevel=2)
-        return draw.result()
+        return draw.drawn_sample()
 
     def refuse_mapped(self) -> None:
         """Refuse vectors that `apply_calibration` has made, and name those that they are from."""

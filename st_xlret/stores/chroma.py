@@ -112,7 +112,7 @@ class ChromaStore(Store):
         have added to the metadata of a copy stays.
         """
         ids = entries["ids"]
-        there = self._there(mapped, ids)
+        there = self._copies_there(mapped, ids)
         stored = [there[name]["embeddings"] if name in there else None for name in ids]
         due = due_rows(vectors, vector_matrix(stored, self.dimension), self.numbers)
         is_other = np.zeros(len(ids), bool)
@@ -124,10 +124,10 @@ class ChromaStore(Store):
         is_sent = due.is_new | due.is_changed
         if is_sent.any():
             copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}
-            self._add(mapped, copies, vectors[is_sent])
+            self._write_copies(mapped, copies, vectors[is_sent])
         return int(due.is_stale.sum())
 
-    def _there(self, mapped: Any, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _copies_there(self, mapped: Any, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
         """The copies of some entries, by their ids."""
         copies = self._ask(mapped.get, ids=ids, include=_COLUMNS)
         there = {}
@@ -135,8 +135,8 @@ class ChromaStore(Store):
             there[name] = {column: copies[column][row] for column in _COLUMNS}
         return there
 
-    def _add(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
-        """Write copies of entries; an `OSError` if not all are there then."""
+    def _write_copies(self, mapped: Any, copies: dict[str, Any], vectors: Matrix) -> None:
+        """Write copies of entries, with these vectors; an `OSError` if not all are there then."""
         ids = copies["ids"]
         metadata = [each or None for each in copies["metadatas"]]  # {} is refused
         self._ask(
@@ -151,6 +151,7 @@ class ChromaStore(Store):
         self.check_all_stored(len(ids), len(stored))
 
     def _ids_in(self, collection: Any) -> list[str]:
+        """The ids of all entries, which are held in memory, without what belongs to them."""
         ids: list[str] = self._ask(collection.get, include=[])["ids"]
         return ids
 
@@ -164,6 +165,7 @@ class ChromaStore(Store):
                 yield entries
 
     def _as_batch(self, entries: Mapping[str, Any]) -> pa.RecordBatch:
+        """Entries as `batches` gives them; their texts are documents, unless a field is named."""
         vectors = vector_column(self.checked_matrix(entries["ids"], entries["embeddings"]))
         beside: dict[str, Any] = dict(self.fields.columns_of_payloads(entries["metadatas"]))
         if not self.fields.text:
@@ -176,7 +178,10 @@ class ChromaStore(Store):
         return self._ask(chroma.HttpClient, place, ssl=place.startswith("https://"))
 
     def _ask(self, function: Callable[..., Any], *values: Any, **named: Any) -> Any:
-        """Call the client, whose own requests wait for ever for a server that does not answer."""
+        """Call the client, whose own requests wait for ever for a server that does not answer.
+
+        All calls that reach a server go through here.
+        """
         if not self.is_server:
             return function(*values, **named)
         return _answer_within(_ANSWER, partial(function, *values, **named))

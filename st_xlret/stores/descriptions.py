@@ -13,13 +13,13 @@ METRICS: dict[str, Metric] = {
     "euclidean": "euclidean",
     "l2": "euclidean",
 }
-"""What stores and models call the metrics, in lower case."""
+"""What stores and models call the metrics, in lower case; the postgres store reads them, too."""
 
 
 def metric_of(name: str | None, where: str) -> Metric | None:
     """The metric that a store or a model calls so; None if it calls none.
 
-    A `ValueError` is of one that maps do not keep.
+    A `ValueError` is of one that maps do not keep, and begins with `where`.
     """
     if not name:
         return None

@@ -50,7 +50,10 @@ class FaissStore(NumberedStore):
         return int(self.index.ntotal)
 
     def _problem_with_index(self) -> str | None:
-        """Why the index cannot be read, in words; None if it can."""
+        """Why its vectors cannot be read, in words; None if they can.
+
+        `read_vectors` takes the ids to be the numbers from 0.
+        """
         import faiss
 
         is_flat = isinstance(self.index, faiss.IndexFlat)
@@ -93,7 +96,7 @@ class FaissStore(NumberedStore):
         return RerunCounts()
 
     def _empty_index(self, vectors: Matrix) -> Any:
-        """An index like this one, without vectors; the centres of its lists are found from some."""
+        """An index like this one, without vectors; the centres of its lists are from these."""
         import faiss
 
         old = self.index

@@ -17,7 +17,7 @@ USUAL_FIELDS: dict[str, tuple[str, ...]] = {
 """What is read beside a vector, and the fields that usually have it."""
 
 OF_SAMPLES = ("language", "document")
-"""What is read without texts."""
+"""What of `USUAL_FIELDS` is read without texts."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,10 @@ def find_field(
 
 
 def named_field(present: Collection[str], field: str, where: str) -> str:
-    """The field of this name, in any case; a `ValueError` lists what there is in its place."""
+    """The field of this name, in any case; a `ValueError` lists what there is in its place.
+
+    It begins with `where`, which says what has the fields.
+    """
     alike = [name for name in present if name == field] or find_fields(present, [field])
     if len(alike) != 1:
         number = f"{len(alike)} fields" if alike else "no field"

@@ -70,6 +70,7 @@ class LanceStore(TableStore):
         return RerunCounts()
 
     def _refuse_table(self, name: str) -> None:
+        """Refuse a name under which a table can be opened."""
         # A stopped run leaves a name that is listed and cannot be opened: it is free.
         with suppress(ValueError):
             self.database.open_table(name)

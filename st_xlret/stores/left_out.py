@@ -41,7 +41,7 @@ class LeftOut:
         """How many rows were left out for a reason."""
         return sum(count for (why, _), count in self._counts.items() if why is reason)
 
-    def by_words(self) -> Counter[str]:
+    def counts_by_words(self) -> Counter[str]:
         """The counts by their reasons in words, without those of no rows."""
         words = Counter[str]()
         for (reason, detail), count in self._counts.items():
@@ -50,7 +50,7 @@ class LeftOut:
 
 
 def counts_in_words(left_out: Mapping[str, int]) -> str:
-    """Counts of rows by reason, as `LeftOut.by_words` gives them, in words."""
+    """Counts of rows by reason, as `LeftOut.counts_by_words` gives them, in words."""
     parts = []
     for reason, count in left_out.items():
         rows = "row" if count == 1 else "rows"

@@ -26,7 +26,10 @@ class NumberedStore(Store):
             yield make_batch(range(start, stop), column, {"language": codes[start:stop]})
 
     def _read_codes(self) -> list[str | None]:
-        """The label of each row; None for an empty line, and for all rows without a file."""
+        """The label of each row; None for an empty line, and for all rows without a file.
+
+        A file with more or fewer lines than rows is a `ValueError`.
+        """
         file = self.fields.languages_file
         if file is None:
             return [None] * len(self)

@@ -92,7 +92,10 @@ class ParquetStore(TableStore):
         return RerunCounts()
 
     def _find_files(self) -> list[Path]:
-        """The files to read, in the order of their names; a warning names others."""
+        """The files to read, in the order of their names; a warning names others.
+
+        A folder without one is a `ValueError`, and so is one of a table with a log.
+        """
         below = files_below(self.place)
         chosen = []
         others = []

@@ -176,7 +176,10 @@ class PostgresStore(Store):
         self.dimension = self._vector_length(column.kind)
 
     def _read_catalog(self, named: str) -> "_Catalog":
-        """What PostgreSQL says of the table; a `ValueError` if the column named has no vectors."""
+        """What PostgreSQL says of the table; a `ValueError` if the column named has no vectors.
+
+        `_format` cannot be used before: it needs the column and the key that are found here.
+        """
         table = self.table.as_string(self.connection)
         ((oid,),) = self._fetch("SELECT %s::regclass::oid", [table])
         columns = {}
@@ -256,7 +259,7 @@ class PostgresStore(Store):
 
     def write(self, into: str, origin: str, change: Change) -> RerunCounts:
         """A new column of the same table and type; a row without a vector has null in it."""
-        into = _as_kept(into)
+        into = _kept_name(into)
         comment = f"{_COMMENT}{origin}"
         there = self.catalog.columns.get(into)
         if there is not None and there.comment != comment:
@@ -319,9 +322,10 @@ class PostgresStore(Store):
         self._run_briefly(run)
 
     def _run_briefly(self, action: Callable[[Any], Any]) -> Any:
-        """Run an action in a transaction that waits for nobody long, a few times.
+        """What an action on a cursor gives, in a transaction that waits for nobody long.
 
-        So it makes nobody else wait.
+        So it makes nobody else wait. Where a lock is held, the transaction is undone and the action
+        run again, a few times: it changes nothing but by the cursor.
         """
         is_held = self.psycopg.errors.LockNotAvailable
         for _ in range(_TRIES):
@@ -372,7 +376,10 @@ class PostgresStore(Store):
         return self.checked_matrix(keys, numbers)
 
     def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
-        """Write a batch as a whole, or not at all. Gives the number of rows that are gone."""
+        """Write a batch as a whole, or not at all. Gives the number of rows that are gone.
+
+        A row whose vector is null gets null.
+        """
         kinds = import_optional("pgvector", extra="pgvector", needed_for=_NEEDED_FOR)
         vector_class = kinds.HalfVector if self.type_name == "halfvec" else kinds.Vector
         keys = batch.column("id").to_pylist()
@@ -395,13 +402,16 @@ class PostgresStore(Store):
         return int(self._run_briefly(run))
 
     def _fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query."""
+        """All rows of a query, which is executed with values: a % in it is doubled."""
         with self.connection.cursor(binary=True) as cursor:
             rows: list[tuple[Any, ...]] = cursor.execute(query, values).fetchall()
         return rows
 
     def _format(self, query: str, **more: Any) -> Any:
-        """A query with names in it, in which % is doubled, as in every query that takes values."""
+        """A query with names in the place of {table}, {column}, {key} and those of `more`.
+
+        In names % is doubled: the query has to be executed with values, if only with `()`.
+        """
         parts = {
             "table": self.table,
             "column": self.sql.Identifier(self.name_in_store),
@@ -428,6 +438,6 @@ class PostgresStore(Store):
         return self.sql.Identifier(present) if present else self.sql.SQL("NULL")
 
 
-def _as_kept(name: str) -> str:
+def _kept_name(name: str) -> str:
     """A name as PostgreSQL keeps it, which cuts long ones wherever they stand."""
     return name.encode()[:_LONGEST_NAME].decode(errors="ignore")

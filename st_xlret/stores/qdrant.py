@@ -125,15 +125,15 @@ class QdrantStore(Store):
         compared = mapped
         if self.metric == "cosine":  # Qdrant keeps them so
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
-        there = vector_matrix(target.there(records), self.dimension)
+        there = vector_matrix(target.stored_vectors(records), self.dimension)
         due = due_rows(compared, there, self.numbers).with_others(target.changed_payloads(records))
         counts.count(due)
-        target.remove([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
+        target.remove_vectors([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
         if places:
             sent = [records[row] for row in places]
-            target.send(sent, mapped[places].tolist())
-            present, stored = target.counts([record.id for record in sent])
+            target.send_vectors(sent, mapped[places].tolist())
+            present, stored = target.count_stored([record.id for record in sent])
             self.check_all_stored(present, stored)
             counts.gone += len(sent) - present
 
@@ -159,6 +159,7 @@ class QdrantStore(Store):
                 return
 
     def _as_batch(self, records: Sequence[Any]) -> pa.RecordBatch:
+        """Records, read with the vector that is mapped and their payload, as `batches` has them."""
         ids = [record.id for record in records]
         vectors = [_vector_of(record, self.vector) for record in records]
         beside = self.fields.columns_of_payloads([record.payload for record in records])
@@ -166,6 +167,7 @@ class QdrantStore(Store):
 
 
 def _vector_of(record: Any, name: str) -> Any:
+    """The vector of a name that a record was read with, or its only one; None without it."""
     if isinstance(record.vector, dict):
         return record.vector.get(name)
     return record.vector
@@ -206,7 +208,7 @@ class _Target(ABC):
         """
 
     @abstractmethod
-    def there(self, records: Sequence[Any]) -> list[Any]:
+    def stored_vectors(self, records: Sequence[Any]) -> list[Any]:
         """The mapped vector that is there for each of some records, or None.
 
         The records were read with the vector `into`, if they have it.
@@ -217,22 +219,22 @@ class _Target(ABC):
         """Whether each record, (n,), has a payload to be sent although its vector stays."""
 
     @abstractmethod
-    def remove(self, ids: list[Any]) -> None:
+    def remove_vectors(self, ids: list[Any]) -> None:
         """Remove mapped vectors of points whose own can no longer be mapped, if any goes."""
 
     @abstractmethod
-    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+    def send_vectors(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Write the mapped vectors of some records in the place of others or none."""
 
     @abstractmethod
-    def counts(self, ids: list[Any]) -> tuple[int, int]:
+    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
         """How many of the points that were sent are there still, and how many have the vector."""
 
     @abstractmethod
     def warn_of_others(self, count: int) -> None:
         """Warn if there are more points than `count`, those with a mapped vector."""
 
-    def _count(self, collection: str, *conditions: Any) -> int:
+    def _count_points(self, collection: str, *conditions: Any) -> int:
         only = self.models.Filter(must=list(conditions))
         return int(self.client.count(collection, only).count)
 
@@ -264,7 +266,7 @@ class _NewVector(_Target):
         settings = {name: getattr(of, name, None) for name in difference.model_fields}
         client.update_collection(collection, vectors_config={self.into: difference(**settings)})
 
-    def there(self, records: Sequence[Any]) -> list[Any]:
+    def stored_vectors(self, records: Sequence[Any]) -> list[Any]:
         """Those that stand in the records, None for none."""
         return [_vector_of(record, self.into) for record in records]
 
@@ -272,7 +274,7 @@ class _NewVector(_Target):
         """False for all: the vector stands beside the payload itself."""
         return np.zeros(len(records), bool)
 
-    def remove(self, ids: list[Any]) -> None:
+    def remove_vectors(self, ids: list[Any]) -> None:
         """Remove the vector from these points."""
         if ids:
             self.client.delete_vectors(self.store.collection, [self.into], ids)
@@ -280,7 +282,7 @@ class _NewVector(_Target):
     def warn_of_others(self, count: int) -> None:
         """Warn of nothing: the points are those of the store."""
 
-    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+    def send_vectors(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Add the vector to its points."""
         points = []
         for record, vector in zip(records, vectors, strict=True):
@@ -292,12 +294,12 @@ class _NewVector(_Target):
             if not isinstance(error, KeyError) and getattr(error, "status_code", 0) != 404:
                 raise
 
-    def counts(self, ids: list[Any]) -> tuple[int, int]:
+    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
         """How many are there still, and how many have the vector."""
         of_ids = self.models.HasIdCondition(has_id=ids)
         has_vector = self.models.HasVectorCondition(has_vector=self.into)
-        present = self._count(self.store.collection, of_ids)
-        return present, self._count(self.store.collection, of_ids, has_vector)
+        present = self._count_points(self.store.collection, of_ids)
+        return present, self._count_points(self.store.collection, of_ids, has_vector)
 
 
 class _NewCollection(_Target):
@@ -328,7 +330,7 @@ class _NewCollection(_Target):
         for field, index in self.store.info.payload_schema.items():
             client.create_payload_index(self.into, field, index.params or index.data_type)
 
-    def there(self, records: Sequence[Any]) -> list[Any]:
+    def stored_vectors(self, records: Sequence[Any]) -> list[Any]:
         """The vectors of the copies, None for none."""
         ids = [record.id for record in records]
         copies = self.client.retrieve(self.into, ids, with_payload=False, with_vectors=True)
@@ -348,14 +350,14 @@ class _NewCollection(_Target):
         payload_of = {copy.id: copy.payload or {} for copy in copies}
         return [payload_of.get(record.id, {}) for record in records]
 
-    def remove(self, ids: list[Any]) -> None:
+    def remove_vectors(self, ids: list[Any]) -> None:
         """Remove nothing: a copy loses no point. Those that should go are counted at the end."""
 
     def warn_of_others(self, count: int) -> None:
         """Warn if there are other points than copies."""
-        self.store.warn_of_others(self.into, self._count(self.into) - count)
+        self.store.warn_of_others(self.into, self._count_points(self.into) - count)
 
-    def send(self, records: list[Any], vectors: list[list[float]]) -> None:
+    def send_vectors(self, records: list[Any], vectors: list[list[float]]) -> None:
         """Copy the points, with the mapped vectors in the place of theirs.
 
         What others have added to the payload of a copy stays.
@@ -370,7 +372,7 @@ class _NewCollection(_Target):
             points.append(self.models.PointStruct(id=record.id, vector=copied, payload=payload))
         self.client.upsert(self.into, points)
 
-    def counts(self, ids: list[Any]) -> tuple[int, int]:
+    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
         """All, and those that were copied: what is deleted meanwhile stays in the copy."""
         of_ids = self.models.HasIdCondition(has_id=ids)
-        return len(ids), self._count(self.into, of_ids)
+        return len(ids), self._count_points(self.into, of_ids)

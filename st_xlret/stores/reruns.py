@@ -57,7 +57,11 @@ class Due(NamedTuple):
 
 
 def due_rows(mapped: Matrix, there: Matrix, numbers: DTypeLike) -> Due:
-    """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers."""
+    """Compare mapped vectors, NaN for none, with those that are there, of a type of numbers.
+
+    Both are as the store keeps them: one that divides vectors by their lengths needs the mapped
+    ones divided, too. Else every rerun writes all of them again.
+    """
     has_vector = ~np.isnan(mapped[:, 0])
     is_there = ~np.isnan(there[:, 0])
     tolerance = max(_LEAST_TOLERANCE, 2 * float(np.finfo(numbers).eps))

@@ -28,6 +28,9 @@ class StoredSample(NamedTuple):
 class Draw:
     """A draw of rows for each language, in one pass: each row has a lot, and the lowest stay.
 
+    For each batch, in the order of the store, `draw_lots` is called and then `add`; at the end,
+    `problem` and then `drawn_sample`.
+
     Attributes:
         left_out: How many rows could not be used, by the reason.
     """
@@ -65,7 +68,7 @@ class Draw:
             self._vectors[name] = vectors[lowest]
             self._documents[name] = of_rows[lowest]
 
-    def result(self) -> StoredSample:
+    def drawn_sample(self) -> StoredSample:
         """What was drawn."""
         in_order = sorted(self._vectors)
         return StoredSample(
@@ -74,13 +77,17 @@ class Draw:
         )
 
     def problem(self, total: int, present: Collection[str]) -> str | None:
-        """Why the sample cannot be used, or None; `present` are the fields of the store."""
+        """Why the sample cannot be used, in words, or None; `present` are the fields of the store.
+
+        It cannot where a language that is wanted has no row, none has any, or most labels are no
+        codes.
+        """
         missing = sorted((self._wanted or frozenset()) - set(self._vectors))
         if not missing and self._known and not self._are_most_labels_no_codes():
             return None
         lacking = ", ".join(missing) or "any"
         there_are = ", ".join(sorted(self._known)[:20]) or "none"
-        left_out = counts_in_words(self.left_out.by_words()) or "no rows"
+        left_out = counts_in_words(self.left_out.counts_by_words()) or "no rows"
         alike = ", ".join(name for name in present if _looks_like_language(name)) or "none"
         return (
             f"of {total} rows none has a vector and a language ({lacking}); "

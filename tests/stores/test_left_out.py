@@ -13,7 +13,7 @@ def test_labels_that_are_no_codes_are_counted_under_the_first_one() -> None:
         "5 rows with a language that is no code, such as 'prose'; "
         "1 row in fr, for which there is no map; 1 row in pt, for which there is no map"
     )
-    assert counts_in_words(left_out.by_words()) == words
+    assert counts_in_words(left_out.counts_by_words()) == words
     assert left_out.count_of(Reason.NO_CODE) == 5
     assert left_out.count_of(Reason.NO_MAP) == 2
 
