@@ -62,4 +62,5 @@ def _alike(names: _Names, wanted: _Names) -> tuple[_Names, ...]:
 
 
 def _folded(name: Any) -> str:
+    """What two spellings of a name have in common."""
     return unicodedata.normalize("NFC", str(name)).strip().casefold()

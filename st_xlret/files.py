@@ -184,10 +184,12 @@ def _problem_with_file(target: Path, ours: str | None, inputs: Iterable[object])
 
 
 def _real_path(path: PathLike) -> Path:
+    """The path with `~` expanded and links followed, absolute."""
     return Path(os.path.realpath(os.path.expanduser(path)))
 
 
 def _existing_paths(inputs: Iterable[object]) -> list[Path]:
+    """The inputs that are paths of something: others, as names on the Hub, are none."""
     paths = [_real_path(str(source)) for source in inputs if source]
     return [path for path in paths if path.exists()]
 

@@ -61,6 +61,7 @@ def columns_of_folders(file: Path) -> dict[str, str | None]:
 
 
 def _belongs(path: Path, folder: Path) -> bool:
+    """Whether nothing on the way from a folder to a path is hidden or unfinished."""
     for part in path.relative_to(folder).parts:
         is_hidden = part.startswith((".", "_"))
         if is_hidden or UNFINISHED in part:
@@ -69,4 +70,5 @@ def _belongs(path: Path, folder: Path) -> bool:
 
 
 def _is_table_log(path: Path) -> bool:
+    """Whether a path is that of a log, by its name."""
     return any(path.match(log) for log in _TABLE_LOGS)

@@ -73,6 +73,7 @@ def _read_writer_and_digests(mark: Path) -> tuple[str | None, _Digests]:
 
 
 def _mark_of_file(file: Path) -> Path:
+    """The mark beside a file, which is hidden: what reads the folder leaves it out."""
     return file.with_name(f".{file.name}.st-xlret")
 
 
@@ -88,6 +89,7 @@ def _digests_in(folder: Path) -> _Digests:
 
 
 def _digest(file: Path) -> str:
+    """The digest of what a file holds, read block by block."""
     digest = sha256()
     with open(file, "rb") as content:
         while block := content.read(_BLOCK):

@@ -85,6 +85,7 @@ def _value_of(node: yaml.Node) -> str | list[str] | None:
 
 
 def _text_of(node: yaml.Node) -> str:
+    """An entry of a list as it is written; a `ValueError` for anything but a text."""
     is_text = isinstance(node, yaml.ScalarNode) and not _is_null(node)
     if not is_text:
         raise ValueError("a list has texts alone")
@@ -92,6 +93,7 @@ def _text_of(node: yaml.Node) -> str:
 
 
 def _is_null(node: yaml.Node) -> bool:
+    """Whether a value stands for nothing; in quotes it is a text."""
     is_quoted = node.style is not None
     return not is_quoted and node.value.lower() in _NULL
 

@@ -208,6 +208,7 @@ def given_options(options: object) -> list[str]:
 
 
 def _options_are(names: Sequence[str]) -> str:
+    """Names of options, with the verb of a sentence that goes on."""
     words = " and ".join(f"--{name}" for name in names)
     return f"{words} is" if len(names) == 1 else f"{words} are"
 

@@ -34,6 +34,7 @@ def computes_in_bf16(device: str | torch.device) -> bool:
 
 
 def _cpu_computes_in_bf16(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a CPU of these capabilities, as PyTorch names them, is faster in it."""
     if capabilities.get("amx_bf16") is True:
         return True
     # With AVX512-BF16 alone, an Intel CPU takes 1.5 times as long in bfloat16.

@@ -88,6 +88,7 @@ class _Game:
         return F.binary_cross_entropy_with_logits(self.discriminator(rows)[:, 0], labels)
 
     def _draw_batch(self, rows: Tensor) -> Tensor:
+        """Rows at random, with repetition; it draws from `generator`, on the CPU."""
         numbers = torch.randint(len(rows), (BATCH_SIZE,), generator=self.generator)
         return rows[numbers.to(rows.device)]
 

@@ -182,4 +182,5 @@ def embed_pairs(
 
 
 def _unit_rows(vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The rows of each language, of unit length, as the model's own `Normalize` gives them."""
     return {code: normalize(rows, dim=1) for code, rows in vectors.items()}

@@ -14,7 +14,14 @@ TEXTS = 300
 NEIGHBOURS = 20
 """Nearest neighbours of a text that are looked at, by default."""
 
-_PRICE = 10  # of the square of the share of neighbours that are lost
+PRICE = 10
+"""Of the square of the share of neighbours that are lost, in the score."""
+
+MOST_REMOVED = 0.9
+"""Of what can be removed: what goes beyond it gains next to nothing."""
+
+WITHIN = 10
+"""Neighbours within a language of which the share that stays is measured: "the nearest ten"."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class BiasFigures:
         first to go are hardly missed.
         """
         lost = 1 - self.neighbours_kept
-        return self.removed - _PRICE * lost**2
+        return self.removed - PRICE * lost**2
 
     def as_json(self) -> dict[str, Any]:
         """What `st-xlret report` writes.

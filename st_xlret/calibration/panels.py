@@ -40,6 +40,7 @@ def panel_paragraphs() -> dict[str, list[str]]:
 
 
 def _read_panel(name: str) -> dict[str, list[str]]:
+    """A panel of the package: language -> its texts, in the order of the file."""
     text = (Path(__file__).parent / name).read_text(encoding="utf-8")
     panel: dict[str, list[str]] = json.loads(text)
     return panel

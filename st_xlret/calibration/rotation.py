@@ -56,6 +56,7 @@ def rotate_into_pivot(
     _check_counts(rows, pivot, pairs, width)
 
     def mapped_rows(code: str, vectors: Array) -> Tensor:
+        """Vectors (n, d) of a language, as the steps before leave them, in their own type."""
         matrix, offset = maps.of_language(codes.index(code))
         mapped = vectors
         if matrix is not None:
@@ -155,6 +156,7 @@ def rotation_agreement(one: Tensor, other: Tensor) -> float:
 
 
 def _beyond_identity(matrix: Tensor) -> Tensor:
+    """W without its part along the identity: `W - (tr W / d) I`."""
     return matrix - matrix.diagonal().mean() * _identity_like(matrix)
 
 
@@ -184,6 +186,7 @@ def cosines_and_csls(
 
 
 def _mean_of_nearest(cosines: Tensor, neighbours: int) -> Tensor:
+    """The mean of the highest cosines of each row, (S,), or of all if they are fewer."""
     count = min(neighbours, cosines.shape[1])
     return cosines.topk(count, dim=1).values.mean(dim=1)
 

@@ -123,6 +123,7 @@ def sample_texts(
 
 
 def _are_samples(texts: Any) -> bool:
+    """Whether texts are what `sample_texts` has returned."""
     if not isinstance(texts, Mapping):
         return False
     return all(isinstance(part, Sample) for part in texts.values())
@@ -314,6 +315,7 @@ def _text_entries(
 
 
 def _as_list(paths: Any) -> list[Any]:
+    """Paths or data sets as a list; a path alone is one."""
     if isinstance(paths, str | Path):
         return [paths]
     return list(paths)
@@ -331,6 +333,7 @@ def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:
 
 
 def _rows_of_mapping(texts: Texts) -> Iterator[_Row]:
+    """Language, text and number of each text: each is a document of its own."""
     for code, part in texts.items():
         if isinstance(part, str):
             raise DataError(f"a list of texts is needed in {code!r}, found the text {part!r:.40}")

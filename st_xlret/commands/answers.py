@@ -16,7 +16,8 @@ GroupName: TypeAlias = str | int
 class SearchResult(TypedDict):
     """A text that answers, as it is shown: its key in the store, and what this says of the text.
 
-    That is its language, where it is from, and the name of its group, where results are groups.
+    That is its language, where it is from, and the name of its group, where results are groups. The
+    help of `--json` lists these fields.
     """
 
     score: float

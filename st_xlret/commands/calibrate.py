@@ -118,6 +118,7 @@ def _calibrate_model(texts: SampleArguments, options: Arguments) -> None:
 def _write_model(
     calibrated: SentenceTransformer, comparison: Comparison | None, options: Arguments
 ) -> None:
+    """Write the model and its figures into the folder of the output, whole or not at all."""
     with atomic_directory(options.output, overwrite=options.overwrite) as folder:
         write_files(calibrated, folder)
         if comparison is not None:
@@ -125,6 +126,7 @@ def _write_model(
 
 
 def _print_missing_prompts(encoder: RoleEncoder) -> None:
+    """Say that texts are embedded without a prompt, if they are."""
     if not any(encoder.prompts.values()):
         print(
             "the model names no prompts: texts are embedded as they are. If it was trained with "
@@ -134,6 +136,7 @@ def _print_missing_prompts(encoder: RoleEncoder) -> None:
 
 
 def _print_usage_of_model(calibrated: SentenceTransformer, output: str) -> None:
+    """Say how the model embeds queries and documents, in Python."""
     from st_xlret.hub.usage import encoding_calls
 
     print(f"The calibrated model is in {output}, for Sentence Transformers alone:\n")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from st_xlret.calibration.fit_options import MIN_TEXTS, FitOptions, Strength
+from st_xlret.calibration.fit_options import (
+    KEPT_BY_LSAR,
+    KEPT_BY_OTHERS,
+    KEPT_BY_QUERIES,
+    MIN_JOINING_QUERIES,
+    MIN_TEXTS,
+    FitOptions,
+    Strength,
+)
 from st_xlret.calibration.steps import STEPS
 from st_xlret.options import option
 
@@ -31,7 +39,7 @@ class Arguments:
         [],
         "Questions without labels, for maps of queries: a folder in BEIR's layout, JSON lines, "
         "tables, or text files (questions.fr.txt). With --vectors, the address of their vectors. "
-        "With --queries_only and lsar, five questions of a language are enough.",
+        f"With --queries_only and lsar, {MIN_JOINING_QUERIES} questions of a language are enough.",
     )
     qrels: str | None = option(
         None,
@@ -51,8 +59,8 @@ class Arguments:
     )
     keep_mean: float | None = option(
         None,
-        "Share of the mean of all languages to keep. By default 0.4 for queries only, 0.05 for "
-        "lsar, 0.25 for shift, else as in the papers.",
+        f"Share of the mean of all languages to keep. By default {KEPT_BY_QUERIES} for queries "
+        f"only, {KEPT_BY_LSAR} for lsar, {KEPT_BY_OTHERS} for shift, else as in the papers.",
     )
     pivot: str = option(
         "en", "The language into which rotate and to_pivot map, and of texts that name none."

@@ -119,6 +119,7 @@ class _Judged:
         return f"{words}\n\n{self._table()}\n\nRecall@10 and MRR@10 (%) of the other questions."
 
     def _table(self) -> str:
+        """What the half that measures finds at each strength, in Markdown."""
         header = ["strength", "all answers", "in the question's language", "in others", "MRR@10"]
         rows = []
         for strength, (_, second) in self.recalls.items():
@@ -144,6 +145,7 @@ class _Judged:
 
 
 def _as_json(recall: Recall) -> dict[str, float]:
+    """The figures of a half, with the number of its questions in the place of their parts."""
     figures = recall._asdict()
     figures["questions"] = len(figures.pop("parts"))
     return figures
@@ -195,6 +197,7 @@ def _write_map(
 
 
 def _print_usage_of_map(calibration: VectorCalibration, output: str) -> None:
+    """Say how the map is used, in Python, and what becomes of the documents."""
     language = ', language="fr"' if calibration.languages else ""
     documents = f"the documents: st-xlret apply {output} --vectors SOURCE --into NAME"
     if calibration.queries_only:

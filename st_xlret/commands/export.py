@@ -161,5 +161,6 @@ def _texts_to_measure(documents: list[str]) -> list[str]:
 
 
 def _megabytes(folder: Path) -> float:
+    """The size of all files below a folder."""
     sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
     return sum(sizes) / 1e6

@@ -71,6 +71,7 @@ def _column_html(
 
 
 def _result_html(result: SearchResult, colours: Mapping[str, str]) -> str:
+    """A result, all escaped; `colours` has its language as it is shown."""
     code = shown_language(result)
     return (
         f'<div class="result"><span class="tag" style="background: {colours[code]}">'

@@ -159,6 +159,7 @@ class SearchPool:
 
     @property
     def _uses_cosine(self) -> bool:
+        """Whether both sides, queries and stored vectors, are divided by their lengths."""
         return self.store.metric in (None, "cosine")
 
     def _scores(

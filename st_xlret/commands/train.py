@@ -81,4 +81,5 @@ def _with_paths(words: Sequence[str], option_files: Sequence[Path]) -> list[str]
 
 
 def _first_line(file: Path) -> str:
+    """The first line of a script's docstring, or of an option file's comment."""
     return file.read_text(encoding="utf-8").partition("\n")[0].lstrip('r"# ')

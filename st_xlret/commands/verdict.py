@@ -124,5 +124,6 @@ def printed_duration() -> Iterator[None]:
 
 
 def _duration_in_words(seconds: float) -> str:
+    """Whole seconds, and minutes if there are any."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"

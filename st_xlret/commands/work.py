@@ -40,6 +40,7 @@ class WorkFolder:
             raise FileExistsError(f"{self.path} is not of this command: move it away")
 
     def _is_ours(self) -> bool:
+        """Whether the folder has the mark that `keep_vectors` writes."""
         return self._mark.is_file() and self._mark.read_text("utf-8") == _CONTENT
 
     def keep_vectors(self, key: Any, texts: Sized, embed: Callable[[slice], Any]) -> KeptVectors:

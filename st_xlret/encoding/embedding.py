@@ -23,6 +23,7 @@ from st_xlret.encoding.maps import router_tasks
 from st_xlret.encoding.prompts import role_prompt
 from st_xlret.precision import autocast, number_format
 
+# The help of `--batch_size` names both, as texts: 64 tokens, and 64 of such texts.
 _TOKENS_PER_TEXT = 64
 _MOST_TOKENS_ON_A_CPU = 4_096  # larger batches no longer fit a CPU's caches
 _Rounding: TypeAlias = Literal["int8", "uint8", "binary", "ubinary"]
@@ -177,12 +178,14 @@ def _encode_in_batches(
 
 
 def _as_numpy(vectors: torch.Tensor) -> NDArray[Any]:
+    """Vectors on the CPU as an array; bfloat16 becomes float32."""
     if vectors.dtype == torch.bfloat16:  # NumPy has none
         vectors = vectors.float()
     return vectors.numpy()
 
 
 def _needs_batches_of_the_host(options: dict[str, Any]) -> bool:
+    """Whether options change what a batch is, or what is returned of it."""
     several_devices = isinstance(options.get("device"), list)
     return several_devices or not _OPTIONS_OF_THE_HOST.isdisjoint(options)
 

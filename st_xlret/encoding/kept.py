@@ -120,6 +120,7 @@ class KeptVectors:
 
 
 def _join_other_processes() -> None:
+    """Under torchrun, join the group of its processes, unless the caller has made one."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
         # What is exchanged is small and on the CPU; a rank may have hours more to embed than
         # another.

@@ -80,6 +80,7 @@ def prompt_name(model: SentenceTransformer, role: Role | None) -> str | None:
 
 
 def _is_of_another_role(name: str, role: Role | None) -> bool:
+    """Whether a prompt's name is one of the other role's; without a role, none is."""
     if role is None:
         return False
     return any(name in names for other, names in PROMPT_NAMES.items() if other != role)

@@ -163,6 +163,7 @@ def _check_built_in(modules: list[nn.Module]) -> None:
 
 
 def _modules_in_routes(modules: list[nn.Module]) -> Iterator[nn.Module]:
+    """The modules in the routes of all routers, also of those within modules."""
     for module in nn.ModuleList(modules).modules():
         if isinstance(module, Router):
             for route in module.sub_modules.children():

@@ -57,10 +57,12 @@ def rewrite_settings(folder: Path) -> list[str]:
 
 
 def _with_old_types(modules: list[Config]) -> list[Config]:
+    """The entries of `modules.json` with the types that old versions import."""
     return [{**module, "type": _old_type(module["type"])} for module in modules]
 
 
 def _old_type(module_type: str) -> str:
+    """The type that old versions import; one that is not in `_OLD_NAMES` stays."""
     package, _, name = module_type.rpartition(".")
     is_built_in = package.startswith("sentence_transformers.")
     return _OLD_PACKAGE + name if is_built_in and name in _OLD_NAMES else module_type
@@ -176,10 +178,12 @@ def _old_pooling_config(config: Config) -> Config:
 
 
 def _without_new_defaults(config: Config) -> Config:
+    """The settings but for those that say what old versions do anyway."""
     return {key: value for key, value in config.items() if _NEW_DEFAULTS.get(key) != value}
 
 
 def _old_router_config(config: Config) -> Config:
+    """The settings of a `Router` with old types, and without empty parameters."""
     types = {name: _old_type(inner_type) for name, inner_type in config["types"].items()}
     parameters = {name: value for name, value in config["parameters"].items() if value != {}}
     return {**config, "types": types, "parameters": parameters}

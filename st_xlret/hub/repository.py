@@ -163,6 +163,7 @@ class Repository:
         return not has_digest(card, marked.get(_CARD))
 
     def _download(self, name: str, branch: _Branch) -> Path:
+        """A file of the commit that the branch was at when it was looked at."""
         return Path(self._hub.hf_hub_download(self.repo_id, name, revision=branch.commit))
 
 
@@ -184,4 +185,5 @@ def ensure_repository(hub: HfApi, repo_id: str, private: bool | None) -> str:
 
 
 def _token_role(hub: HfApi) -> str:
+    """What the token may do: `read`, `write` or `fineGrained`."""
     return str(hub.whoami()["auth"]["accessToken"]["role"])

@@ -102,6 +102,7 @@ def _rows_at_once(queries: int, k: int, is_in_place: bool, device: torch.device)
 
 
 def _dot_products(queries: Tensor, block: Tensor) -> Tensor:
+    """The scores (queries, rows), of few queries as a transposed view."""
     if 1 < len(queries) <= _FEW_QUERIES:  # the other way round is up to three times faster
         return (block @ queries.T).T
     return queries @ block.T

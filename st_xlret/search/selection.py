@@ -175,6 +175,7 @@ def _group_maxima(scores: Tensor, groups: Tensor) -> Tensor:
 
 
 def _require_no_overflow(scores: Tensor) -> None:
+    """Raise a `ValueError` if a score is infinite or NaN."""
     if not bool(scores.isfinite().all()):
         raise ValueError(
             "the dot products overflow float32: normalise the rows first, see unit_rows."

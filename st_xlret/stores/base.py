@@ -159,6 +159,7 @@ class Store(AbstractContextManager["Store"]):
         )
 
     def _identify_language(self, text: str) -> str:
+        """The language of a text; the first call makes the identifier."""
         return self._identifier.identify(text)
 
     @cached_property

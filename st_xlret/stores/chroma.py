@@ -173,6 +173,7 @@ class ChromaStore(Store):
         return make_batch(entries["ids"], vectors, beside)
 
     def _connect(self, chroma: Any, place: str) -> Any:
+        """The client of a folder or of a server, which is asked at once."""
         if not self.is_server:
             return chroma.PersistentClient(place)
         return self._ask(chroma.HttpClient, place, ssl=place.startswith("https://"))

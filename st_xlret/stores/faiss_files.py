@@ -83,7 +83,10 @@ class FaissStore(NumberedStore):
         return vectors
 
     def write(self, into: str, origin: str, change: Change) -> RerunCounts:
-        """A new index of the same kind; a row without a vector is a row of zeros."""
+        """A new index of the same kind; a row without a vector is a row of zeros.
+
+        The writer that its mark names is the origin, which is read back from there.
+        """
         import faiss
 
         path = self.new_file(into, ".faiss")

@@ -14,7 +14,10 @@ USUAL_FIELDS: dict[str, tuple[str, ...]] = {
     "group": (),
     "document": ("document", "metadata.document"),
 }
-"""What is read beside a vector, and the fields that usually have it."""
+"""What is read beside a vector, and the fields that usually have it.
+
+The docstring of `open_store` and the help of commands name the first of them.
+"""
 
 OF_SAMPLES = ("language", "document")
 """What of `USUAL_FIELDS` is read without texts."""

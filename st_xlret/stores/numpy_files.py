@@ -43,7 +43,10 @@ class NumpyStore(NumberedStore):
             return self.array[start:stop].astype(np.float32)
 
     def write(self, into: str, origin: str, change: Change) -> RerunCounts:
-        """A new `.npy` file; a row without a vector is a row of NaN."""
+        """A new `.npy` file; a row without a vector is a row of NaN.
+
+        The writer that its mark names is the origin, which is read back from there.
+        """
         path = self.new_file(into, ".npy")
         header = {
             "descr": self.array.dtype.str,

@@ -162,6 +162,7 @@ class ParquetStore(TableStore):
 
 
 def _metadata_in(schema: pa.Schema) -> dict[str, Any]:
+    """The `VectorsMetadata` of a file; empty where none was written."""
     content = (schema.metadata or {}).get(METADATA, b"{}")
     return dict(json.loads(content))
 

@@ -242,6 +242,7 @@ class PostgresStore(Store):
 
     @property
     def _key_type(self) -> str:
+        """The type of the key, as SQL casts to it; keys are read as text."""
         return self.catalog.columns[self.key].kind
 
     def __len__(self) -> int:

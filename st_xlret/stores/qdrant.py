@@ -235,6 +235,7 @@ class _Target(ABC):
         """Warn if there are more points than `count`, those with a mapped vector."""
 
     def _count_points(self, collection: str, *conditions: Any) -> int:
+        """How many points of a collection meet all conditions."""
         only = self.models.Filter(must=list(conditions))
         return int(self.client.count(collection, only).count)
 

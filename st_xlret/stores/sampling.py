@@ -97,8 +97,10 @@ class Draw:
         )
 
     def _are_most_labels_no_codes(self) -> bool:
+        """Whether more rows have a label that is no code than have a language."""
         return self.left_out.count_of(Reason.NO_CODE) > self._known.total()
 
 
 def _looks_like_language(field: str) -> bool:
+    """Whether the name of a field suggests languages, as advice after an error."""
     return "lang" in field.lower() or "locale" in field.lower()

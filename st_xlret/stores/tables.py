@@ -53,6 +53,7 @@ class TableStore(Store):
         return first_vector_length(self._vectors_in(column))
 
     def _vectors_in(self, column: str) -> Iterator[list[float] | None]:
+        """The vectors of a column, one after the other, read batch by batch."""
         for batch in self._table_batches([column]):
             for vector in batch.column(column):
                 yield vector.as_py()
@@ -130,4 +131,5 @@ def number_type(schema: pa.Schema, column: str) -> DTypeLike:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
+    """Whether a type of Arrow is one of lists of floating-point numbers."""
     return isinstance(kind, _LISTS) and pa.types.is_floating(kind.value_type)
