@@ -22,7 +22,7 @@ _PACKAGE = "st-xlret"
 def mark_file(file: Path, writer: str, content: Path) -> None:
     """Write the mark of `file`: `writer` wrote it, and it holds what `content` does.
 
-    `content` takes the place of `file` after that: before it, a file would be somebody else's.
+    It is called before `content` takes the place of `file`.
     """
     _write_mark(_mark_of_file(file), writer, {file.name: _digest(content)})
 

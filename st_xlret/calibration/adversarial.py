@@ -64,7 +64,7 @@ class _Game:
 
     @torch.no_grad()
     def _make_more_orthogonal(self) -> None:
-        """Back towards the orthogonal matrices (Eq. 7)."""
+        """Move the rotation towards the orthogonal matrices, in place (Eq. 7)."""
         matrix = self.rotation
         matrix.copy_((1 + BETA) * matrix - BETA * (matrix @ matrix.T) @ matrix)
 

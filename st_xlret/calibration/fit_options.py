@@ -71,7 +71,7 @@ class FitOptions:
 
     @property
     def may_map_queries_alone(self) -> bool:
-        """Whether the steps can."""
+        """Whether the steps can: all are `QUERY_STEPS`."""
         return QUERY_STEPS.issuperset(self.steps)
 
     @property

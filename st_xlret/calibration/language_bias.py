@@ -98,8 +98,8 @@ class BiasFigures:
     def score(self) -> float:
         """The criterion without labels, 0 as it is.
 
-        It is `removed`, minus ten times the square of the share of neighbours that are lost: the
-        first to go are hardly missed.
+        It is `removed`, minus `PRICE` times the square of the share of neighbours that are lost:
+        the first to go are hardly missed.
         """
         lost = 1 - self.neighbours_kept
         return self.removed - PRICE * lost**2
