@@ -42,6 +42,7 @@ class Arguments(EmbeddingArguments):
         None, "Language of the source, for a model with a map per language and for .jsonl."
     )
     target_language: str | None = option(None, "The same for the target.")
+    # Those of `st_xlret.search.mining.Margin`, whose module loads PyTorch: too slow for --help.
     margin: Literal["ratio", "distance", "absolute", "csls"] = option(
         "ratio", "How cosines are set off."
     )

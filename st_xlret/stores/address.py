@@ -28,6 +28,11 @@ class Address:
     shown: str
     secrets: tuple[str, ...]
 
+    @property
+    def is_url(self) -> bool:
+        """Whether the place is a server; else it is a folder."""
+        return _is_url(self.place)
+
 
 def parse_address(address: str, *required: str, optional: Sequence[str] | None = ()) -> Address:
     """Take an address apart, whose place is a folder or a URL; a wrong one is a `ValueError`.
@@ -85,9 +90,12 @@ def _check_options_and_place(
     if unknown:
         names = ", ".join(unknown)
         raise ValueError(f"{shown}: unknown {names}; known are {', '.join(known)}")
-    is_url = place.startswith(("http://", "https://"))
-    if not is_url and not os.path.isdir(place):  # which the client would make
+    if not _is_url(place) and not os.path.isdir(place):  # which the client would make
         raise ValueError(f"{shown}: there is no such folder")
+
+
+def _is_url(place: str) -> bool:
+    return place.startswith(("http://", "https://"))
 
 
 def _secrets_in(place: str, login: str, options: Mapping[str, str]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class ChromaStore(Store):
         self.name_in_store = parsed.options["collection"]
         self.secrets = parsed.secrets
         self.fields = fields
-        self.is_server = parsed.place.startswith(("http://", "https://"))
+        self.is_server = parsed.is_url
         with self.sanitize_errors():
             self.client = self._connect(chroma, parsed.place)
             self.collection = self._ask(

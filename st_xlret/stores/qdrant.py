@@ -48,7 +48,7 @@ class QdrantStore(Store):
         key = parsed.options.get("api_key") or os.environ.get("QDRANT_API_KEY")
         self.secrets = (*parsed.secrets, key) if key else parsed.secrets
         with self.sanitize_errors():
-            if parsed.place.startswith(("http://", "https://")):
+            if parsed.is_url:
                 self.client = qdrant.QdrantClient(url=parsed.place, api_key=key, timeout=_ANSWER)
             else:
                 self.client = qdrant.QdrantClient(path=parsed.place)

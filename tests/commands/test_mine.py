@@ -1,11 +1,14 @@
 import json
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from sentence_transformers import SentenceTransformer
 
 from st_xlret.commands import main
+from st_xlret.commands.mine import Arguments
 from st_xlret.data import load_pairs
+from st_xlret.search import mining
 from tests.training_scripts.scripts import WORDS
 
 
@@ -131,3 +134,7 @@ def test_only_what_was_mined_is_replaced(
     with pytest.raises(SystemExit, match=r"pairs\.tsv"):
         main(command)
     assert output.read_text().endswith(content)
+
+
+def test_the_option_has_the_margins_that_there_are() -> None:
+    assert get_type_hints(Arguments)["margin"] == mining.Margin

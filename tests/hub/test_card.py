@@ -16,6 +16,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from st_xlret import save_portable
+from st_xlret.calibration.steps import STEPS
 from st_xlret.hub.card import ensure_card_data, set_card_data
 from st_xlret.hub.export import export
 from st_xlret.hub.loading import load_model
@@ -258,3 +259,7 @@ def test_names_of_data_show_no_secrets(tmp_path: Path) -> None:
     assert "a.jsonl?token=***" in written
     assert "pass" not in written
     assert "abc" not in written
+
+
+def test_each_step_has_words_for_cards() -> None:
+    assert set(STEPS_IN_WORDS) == set(STEPS)
