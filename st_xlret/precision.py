@@ -45,7 +45,7 @@ def _cpu_computes_in_bf16(capabilities: Mapping[str, Any]) -> bool:
 def resolve_precision(precision: str, device: str | torch.device) -> Literal["fp32", "bf16"]:
     """Turn `"auto"` into `"bf16"` where the device computes in it, else into `"fp32"`.
 
-    These two stay.
+    These two stay; anything else is a `ValueError`.
     """
     if precision == "fp32":
         return "fp32"

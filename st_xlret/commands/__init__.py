@@ -55,7 +55,10 @@ def _print_commands() -> None:
 
 
 def run_command(name: str, arguments: Sequence[str], *, prog: str) -> None:
-    """Run one of `COMMANDS`; its errors and Ctrl+C become a `SystemExit` with one line."""
+    """Run one of `COMMANDS`; its errors and Ctrl+C become a `SystemExit` with one line.
+
+    How threads wait, and what the standard streams read and write, is set for the whole program.
+    """
     if name not in COMMANDS:
         sys.exit(f"error: there is no command {name!r}; there are: {', '.join(COMMANDS)}")
     # PyTorch reads this on import. Beside other programs, threads that wait actively take four

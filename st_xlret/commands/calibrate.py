@@ -46,7 +46,7 @@ _DOUBTFUL = 0.2  # of them, with which the identifier disagrees
 
 
 def main(arguments: Sequence[str], *, prog: str = "st-xlret calibrate") -> None:
-    """Run the command `calibrate`."""
+    """Run the command `calibrate`, of which `--corpus` is another name of `--documents`."""
     words = ["--documents" if word == "--corpus" else word for word in arguments]
     texts, stored, options = parse_sources(Arguments, words, description=__doc__, prog=prog)
     reads_model = options.fit_options.joins_queries  # for documents in one language

@@ -155,7 +155,8 @@ class _Index:
     def add(self, batch: Sequence[_Text]) -> None:
         """Embed some texts and write them as a row group; the file is opened with the first ones.
 
-        Those that a stopped run has embedded are read back.
+        Those that a stopped run has embedded are read back. The columns have names that stores know
+        (`USUAL_FIELDS`), and in every batch the same types.
         """
         import pyarrow as pa
         from pyarrow.parquet import ParquetWriter

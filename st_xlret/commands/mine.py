@@ -82,7 +82,7 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret mine") -> None:
 
 
 def _distinct_texts(source: str) -> list[str]:
-    """The texts of a source, each once, in the order in which they come first."""
+    """The texts of a source, each once, in the order in which they come first; at least one."""
     from st_xlret.data import read_documents
 
     texts: dict[str, None] = {}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from st_xlret.calibration.sampling import Sample
     from st_xlret.data.documents import Unit
 
-_UNITS = ["sentence", "text", "document"]
+_UNITS = ["sentence", "text", "document"]  # those of `st_xlret.data.documents.Unit`
 # Options of `SampleArguments` that are read with `--vectors`: those of the sample and, where texts
 # are embedded too, those of the encoder.
 _OF_SAMPLE = {"languages", "texts_per_language"}

@@ -128,7 +128,7 @@ def _save_roles(model: SentenceTransformer, folder: Path) -> None:
 
 
 def _model_of_role(model: SentenceTransformer, role: Role) -> SentenceTransformer:
-    """The model without its `Router`, for the texts of one role."""
+    """The model without its `Router`, for the texts of one role, whose prompt is its default."""
     from st_xlret.encoding import PROMPT_NAMES
     from st_xlret.modules.encoders import with_modules
 

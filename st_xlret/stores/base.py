@@ -164,7 +164,10 @@ class Store(AbstractContextManager["Store"]):
 
     @cached_property
     def _identifier(self) -> LanguageIdentifier:
-        """Made when a text first needs it, which is when a warning tells of unread labels."""
+        """What identifies languages, made when a text first needs it.
+
+        That is when a warning tells of a field of labels that is not read.
+        """
         field = unread_label_field(self.first_rows())
         if field and self.fields.language is None:
             warnings.warn(

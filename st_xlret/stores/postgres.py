@@ -223,7 +223,7 @@ class PostgresStore(Store):
     def _metric_of_indexes(self) -> Metric | None:
         """The metric of the column's indexes, by their operator classes; None without indexes.
 
-        Of several, one that maps keep is taken.
+        Of several, one that maps keep is taken; if none is, that is a `ValueError`.
         """
         metrics = []
         for name in self.catalog.operator_classes:

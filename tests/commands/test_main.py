@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import fields
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from typing import get_args
 from unittest.mock import Mock
 
 import pytest
 
 from st_xlret.calibration import STEPS
 from st_xlret.commands import COMMANDS, main
+from st_xlret.commands.sources import DocumentArguments
+from st_xlret.data.documents import Unit
 from st_xlret.evaluation import BENCHMARKS
 
 
@@ -174,3 +178,8 @@ def test_a_count_of_nothing_is_named(command: str) -> None:
     *_, name, _ = command.split()
     with pytest.raises(SystemExit, match=f"^error: {name.strip('-')} 0: it has to be 1 or more$"):
         main(command.split())
+
+
+def test_the_option_has_the_units_that_there_are() -> None:
+    (unit,) = [each for each in fields(DocumentArguments) if each.name == "unit"]
+    assert unit.metadata["choices"] == [*get_args(Unit)]
