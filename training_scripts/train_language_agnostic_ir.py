@@ -31,7 +31,7 @@ from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.data import PAIRS_SCORE, DocumentOptions
 from st_xlret.training.encoders import EncoderArguments
 from st_xlret.training.loss_options import loss_options_field
-from st_xlret.training.questions import QuestionOptions
+from st_xlret.training.questions import QuestionOptions, questions_score
 from st_xlret.training.run import Run, run_script
 from st_xlret.training.texts import data_entries, text_and_language_columns
 
@@ -178,7 +178,7 @@ def retrieval_loss(
 def score_to_choose_by(questions: object | None, pairs: object | None) -> str | None:
     """The score of the best checkpoint: by questions, where there are any."""
     if questions is not None:
-        return "eval_questions_cosine_mrr@10"
+        return questions_score()
     if pairs is not None:
         return PAIRS_SCORE
     return None

@@ -139,13 +139,13 @@ def masked_words_loss(
     """
     if method.sum_mlm:
         return encoder.masked_words_loss(model, texts, run.args)
+    if not method.mlm_ratio:
+        return None
     batches = {
         "batch_scale": method.block_sentences,
         "language_smoothing": method.language_smoothing,
     }
     options = run.loss_arguments("mlm", ratio=method.mlm_ratio, batches=batches)
-    if not method.mlm_ratio:
-        return None
     return encoder.masked_words_loss(model, texts, run.args, **options)
 
 

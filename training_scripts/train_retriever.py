@@ -23,7 +23,7 @@ from st_xlret.modules import with_two_encoders
 from st_xlret.options import option, parse
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.encoders import EncoderArguments
-from st_xlret.training.questions import QuestionOptions
+from st_xlret.training.questions import QuestionOptions, questions_score
 from st_xlret.training.run import Run, run_script
 from st_xlret.training.texts import text_and_language_columns
 
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     )
 
     # 4. Train, measure and save.
-    args.keep_best_checkpoint(f"eval_questions_{method.similarity}_mrr@10" if evaluator else None)
+    args.keep_best_checkpoint(questions_score(method.similarity) if evaluator else None)
     trainer = CrossLingualTrainer(model, args, questions, loss=loss, evaluator=evaluator)
     languages = Counter(questions["language"])
     entries = {"questions": len(questions), "languages": dict(languages.most_common())}

@@ -107,13 +107,13 @@ class BlockBatchSampler(DefaultBatchSampler):
         streams = []
         for number, group in enumerate(self.groups):
             generator_of_group = np.random.default_rng([self.seed, self.epoch, 1, number])
-            streams.append(self._batches_of(group, generator_of_group))
+            streams.append(self._batches_of_language(group, generator_of_group))
         generator = np.random.default_rng([self.seed, self.epoch, 0])
         for _ in range(self.batches):
             number = generator.choice(len(streams), p=self.probabilities)
             yield from next(streams[number])
 
-    def _batches_of(
+    def _batches_of_language(
         self,
         group: np.ndarray,
         generator: np.random.Generator,

@@ -60,7 +60,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         first_rows = [0, *self.dataset.cumulative_sizes]
-        streams = [self._batches_of(number) for number in range(len(self.batch_samplers))]
+        streams = [self._batches_of_data_set(number) for number in range(len(self.batch_samplers))]
         numbers = self._data_sets_in_turn() if self.in_turn else self._data_sets_at_random()
         for number in numbers:
             for _ in range(self.ranks):
@@ -78,7 +78,7 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         for _ in range(self.batches):
             yield int(generator.choice(len(self.batch_samplers), p=self.probabilities))
 
-    def _batches_of(self, number: int) -> Iterator[list[int]]:
+    def _batches_of_data_set(self, number: int) -> Iterator[list[int]]:
         """The batches of a data set, pass after pass; its sampler gets epoch and seed of each.
 
         Samplers of several processes give their shares one after the other: `__iter__` takes as

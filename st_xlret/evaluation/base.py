@@ -85,14 +85,14 @@ def macro_average(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]
         >>> macro_average({"de": {"f1": 0.5, "map": 0.2}, "fr": {"f1": 1.0}})
         {'f1': 0.75}
     """
-    of_languages = list(scores.values())
-    if not of_languages:
+    values_of_languages = list(scores.values())
+    if not values_of_languages:
         return {}
     means = {}
-    for name in of_languages[0]:
-        if all(name in values for values in of_languages):
-            total = sum(values[name] for values in of_languages)
-            means[name] = total / len(of_languages)
+    for name in values_of_languages[0]:
+        if all(name in values for values in values_of_languages):
+            total = sum(values[name] for values in values_of_languages)
+            means[name] = total / len(values_of_languages)
     return means
 
 
@@ -268,7 +268,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             known_languages(model, distinct_codes),
             role=role,
             precision=self.precision,
-            prompt=self._prompt(model, role),
+            prompt=self._prompt_of_role(model, role),
             batch_size=self.batch_size,
             show_progress_bar=self.show_progress_bar,
             convert_to_tensor=True,
@@ -279,7 +279,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
             return vectors
         return vectors[[row_of[key] for key in keys]]
 
-    def _prompt(self, model: SentenceTransformer, role: Role | None) -> str | None:
+    def _prompt_of_role(self, model: SentenceTransformer, role: Role | None) -> str | None:
         """The prompt of a role; None leaves it to the model.
 
         Texts without a role take that of queries, if it is given.
@@ -334,9 +334,9 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     def _calibration_in_words(self, model: SentenceTransformer) -> str:
         """The maps that vectors go through, for the protocol."""
         parts = []
-        of_model = dict.fromkeys(task_languages(model).values())
-        if self._uses_whole_model and of_model:
-            parts.append(f"in the model, by the language of the texts ({', '.join(of_model)})")
+        maps_in_model = dict.fromkeys(task_languages(model).values())
+        if self._uses_whole_model and maps_in_model:
+            parts.append(f"in the model, by the language of the texts ({', '.join(maps_in_model)})")
         if self.calibration is not None:
             parts.append(type(self.calibration).__name__)
         return ", then ".join(parts) or "no separate map"

@@ -166,8 +166,8 @@ class BUCCEvaluator(BenchmarkEvaluator):
         sources = _names_by_sentence(corpus.source)
         targets = _names_by_sentence(corpus.target)
         mined = mine_bitext(
-            self._embed(model, list(sources), language),
-            self._embed(model, list(targets), _ENGLISH),
+            self._embed_sentences(model, list(sources), language),
+            self._embed_sentences(model, list(targets), _ENGLISH),
             show_progress_bar=self.show_progress_bar,
         )
         names_of_sources = list(sources.values())
@@ -180,7 +180,9 @@ class BUCCEvaluator(BenchmarkEvaluator):
                 pairs.append(MinedPair(score, source[0], target[0]))
         return pairs
 
-    def _embed(self, model: SentenceTransformer, texts: Sequence[str], language: str) -> Tensor:
+    def _embed_sentences(
+        self, model: SentenceTransformer, texts: Sequence[str], language: str
+    ) -> Tensor:
         """The vectors of sentences in one language."""
         return self.embed_texts(model, texts, [language] * len(texts))
 

@@ -97,20 +97,20 @@ def _metrics_of_query(ranked: RowNumbers, gold: RowNumbers, in_language: _Mask) 
 
     first = _kind_of_first_result(is_right, is_same)
     metrics = {
-        "recall_at_10_same_language": _mean(is_found[is_own]),
-        "recall_at_10_other_languages": _mean(is_found[~is_own]),
-        "same_language_at_10": _mean(is_same[:_DEPTH]),
+        "recall_at_10_same_language": _share_of_true(is_found[is_own]),
+        "recall_at_10_other_languages": _share_of_true(is_found[~is_own]),
+        "same_language_at_10": _share_of_true(is_same[:_DEPTH]),
         "language_preference_rate": _preference_rate(is_own, is_right, is_same),
         "language_ndcg_at_10": _language_ndcg(is_own, is_right, is_same),
     }
     for kind in _FIRST_RESULTS:
         metrics[kind] = float(kind == first)
     depth = min(len(gold), _PREFERENCE_DEPTH)
-    metrics["language_preference"] = _mean(is_same[:depth]) - _mean(is_own)
+    metrics["language_preference"] = _share_of_true(is_same[:depth]) - _share_of_true(is_own)
     return metrics
 
 
-def _mean(values: _Mask) -> float:
+def _share_of_true(values: _Mask) -> float:
     """The share that is true; NaN of none."""
     if len(values) == 0:
         return np.nan
@@ -144,10 +144,10 @@ def _language_ndcg(is_own: _Mask, is_right: _Mask, is_same: _Mask) -> float:
     gain_of_results = np.where(is_same, _OWN_GAIN, _OTHER_GAIN)
     gain_of_relevant = np.where(is_own, _OWN_GAIN, _OTHER_GAIN)
     best_order = np.sort(gain_of_relevant)[::-1]
-    return _discounted(is_right * gain_of_results) / _discounted(best_order)
+    return _discounted_gain(is_right * gain_of_results) / _discounted_gain(best_order)
 
 
-def _discounted(gains: NDArray[Any]) -> float:
+def _discounted_gain(gains: NDArray[Any]) -> float:
     """The cumulative gain of the first ten results, each weighed by its rank."""
     best = gains[:_DEPTH]
     return float(best @ rank_discounts(len(best)))

@@ -235,8 +235,8 @@ class _SquadPool:
             name = f"{code}-{number}"
             self.questions.append(text_row(name, "", entry["question"], code))
             self.number_of[name] = number
-            of_number = self.answers.setdefault(number, [])
-            of_number.append(f"{place}-{sentence}")
+            answers_of_number = self.answers.setdefault(number, [])
+            answers_of_number.append(f"{place}-{sentence}")
 
     def judgements(self, split: str) -> dict[str, dict[str, int]]:
         """The candidates that are right, in all languages or in that of the question."""

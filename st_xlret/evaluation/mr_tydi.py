@@ -86,13 +86,13 @@ class MrTyDiEvaluator(RetrievalEvaluator):
         """
         if folder is None:
             names = chosen_names(languages, _LANGUAGES, "Mr.TyDi")
-            roots = _download(names)
+            roots = _download_folders(names)
         else:
             there = [code for code in _LANGUAGES if _folder_name(code) == folder.name]
             roots = [folder.parent]
             if not there:  # it is no folder of one language
                 roots = [folder, folder / Path(_HUB_QUERIES).name, folder / Path(_HUB_CORPUS).name]
-                there = [code for code in _LANGUAGES if _is_in_any(roots, code)]
+                there = [code for code in _LANGUAGES if _has_folder_in_any(roots, code)]
             names = chosen_names(languages, there, f"{folder} (Mr.TyDi)")
         pools = {}
         for code in names:
@@ -113,12 +113,12 @@ def _folder_name(language: str) -> str:
     return f"mrtydi-v1.1-{_LANGUAGES[language]}"
 
 
-def _is_in_any(roots: Sequence[Path], language: str) -> bool:
+def _has_folder_in_any(roots: Sequence[Path], language: str) -> bool:
     """Whether one of the folders has the folder of a language."""
     return any((root / _folder_name(language)).is_dir() for root in roots)
 
 
-def _download(languages: Sequence[str]) -> list[Path]:
+def _download_folders(languages: Sequence[str]) -> list[Path]:
     """The folders of the corpus and of the queries in the cache of the Hub, in this order."""
     from huggingface_hub import snapshot_download
 

@@ -51,7 +51,7 @@ def mteb_task(
     kind = BENCHMARKS[name]
     if kind is TatoebaEvaluator:
         options = {"mteb_f1": True, **options}
-    metadata = _metadata(kind, options.get("split", kind.splits[0]))
+    metadata = _task_metadata(kind, options.get("split", kind.splits[0]))
     known = {_subset_language(subset): subset for subset in metadata.eval_langs}
     task = type(metadata.name, (_LocalTask,), {"metadata": metadata})()
     task.hf_subsets = [known[code] for code in chosen_names(languages, known, metadata.name)]
@@ -59,7 +59,7 @@ def mteb_task(
     return task
 
 
-def _metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
+def _task_metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
     """What mteb knows of a task: its description is the first line of the evaluator's docstring."""
     is_retrieval = issubclass(kind, PoolEvaluator)
     first_line = (kind.__doc__ or "").partition("\n")[0]
@@ -71,7 +71,7 @@ def _metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
         category="t2t",
         modalities=["text"],
         eval_splits=[split],
-        eval_langs=_subsets(kind),
+        eval_langs=_languages_of_subsets(kind),
         main_score=kind.primary,
         reference=kind.reference,
         license=kind.license,
@@ -79,7 +79,7 @@ def _metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
     )
 
 
-def _subsets(kind: type[BenchmarkEvaluator]) -> dict[str, list[str]]:
+def _languages_of_subsets(kind: type[BenchmarkEvaluator]) -> dict[str, list[str]]:
     """Name of a subset to its languages and scripts, as mteb writes them."""
     if kind is TatoebaEvaluator:
         return dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts)

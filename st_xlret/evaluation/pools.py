@@ -121,12 +121,12 @@ class RetrievalData:
         if languages is None:
             return self
         chosen = chosen_names(languages, self.queries.unique("language"), self.file)
-        queries = _rows_in(self.queries, chosen)
+        queries = _rows_in_languages(self.queries, chosen)
         asked = set(queries["id"][:])
         qrels: Qrels = {query: grades for query, grades in self.qrels.items() if query in asked}
         documents = self.corpus
         if corpus:
-            documents = _rows_in(self.corpus, chosen)
+            documents = _rows_in_languages(self.corpus, chosen)
             qrels = _judgements_of(documents, qrels)
         selected = RetrievalData(documents, queries, qrels, self.file)
         chosen_names(chosen, selected.judged.unique("language"), f"{self.file} (judged)")
@@ -143,7 +143,7 @@ def _refuse_missing_texts(table: Dataset, what: str) -> None:
             raise DataError(f"{what}: {name!r} has {missing} missing values, or no texts")
 
 
-def _rows_in(table: Dataset, languages: Sequence[str]) -> Dataset:
+def _rows_in_languages(table: Dataset, languages: Sequence[str]) -> Dataset:
     """The rows in some languages, in the order of these; in memory."""
     codes = np.array(table["language"][:])
     rows = []
@@ -177,8 +177,8 @@ def _find_relevant_rows(
     missing = [name for name, rows in document_rows.items() if not rows]
     for name in missing:
         document_rows[name] = [NOT_IN_CORPUS]
-    row_of_query = _only_rows(query_rows, file)
-    row_of_document = _only_rows(document_rows, file)
+    row_of_query = _only_row_by_id(query_rows, file)
+    row_of_document = _only_row_by_id(document_rows, file)
 
     relevant = {}
     for query, grades in qrels.items():
@@ -205,7 +205,7 @@ def _rows_by_id(table: Dataset, names: Iterable[str]) -> dict[str, list[int]]:
     return rows
 
 
-def _only_rows(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int]:
+def _only_row_by_id(rows_of: Mapping[str, Sequence[int]], file: str) -> dict[str, int]:
     """The row of each id; a `DataError` refuses one that does not stand once."""
     only = {}
     for name, rows in rows_of.items():

@@ -80,8 +80,8 @@ def published_rows(benchmark: str, *, metric: str | None = None) -> list[Publish
     tables = json.loads(file.read_text(encoding="utf-8"))
     rows = []
     for table in tables.get(benchmark, []):
-        of_table = table.get("metric", "accuracy")
-        if metric not in (None, of_table):
+        table_metric = table.get("metric", "accuracy")
+        if metric not in (None, table_metric):
             continue
         origin = {name: value for name, value in table.items() if name not in ("rows", "note")}
         rows += [PublishedRow(**row, **origin) for row in table["rows"]]
@@ -155,11 +155,11 @@ def published_comparisons(result: BenchmarkResult, model_name: str) -> list[str]
     parts = []
     for metric in kind.published_metrics:
         if metric in result.average:
-            parts += _comparison(result, model_name, metric, kind.languages_in_all)
+            parts += _comparison_parts(result, model_name, metric, kind.languages_in_all)
     return parts
 
 
-def _comparison(
+def _comparison_parts(
     result: BenchmarkResult, model_name: str, metric: str, languages_in_all: int
 ) -> list[str]:
     """A metric beside published figures, in parts of a page; none without published rows."""

@@ -167,7 +167,7 @@ def write_comparison(files: Sequence[str], output: PathLike) -> str:
     return markdown
 
 
-def _metrics_of(means: _Means) -> list[str]:
+def _metrics_of_any(means: _Means) -> list[str]:
     """The metrics that any system has."""
     metrics = {}
     for of_system in means.values():
@@ -177,7 +177,7 @@ def _metrics_of(means: _Means) -> list[str]:
 
 def _comparison_table(results: _Runs, means: _Means) -> str:
     """The comparison in percent, a row for each system."""
-    metrics = _metrics_of(means)
+    metrics = _metrics_of_any(means)
     rows = []
     for name, seeds in results.items():
         row = [name]
@@ -190,7 +190,7 @@ def _comparison_table(results: _Runs, means: _Means) -> str:
 
 def _rows_in_fractions(results: _Runs, means: _Means) -> list[list[Any]]:
     """The comparison for a CSV file, header first; None where a system lacks a metric."""
-    metrics = _metrics_of(means)
+    metrics = _metrics_of_any(means)
     header: list[Any] = ["system", "seeds"]
     for metric in metrics:
         header += [metric, f"{metric}_interval"]

@@ -99,7 +99,7 @@ class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
         """The languages of the queries that count; all pools are loaded, and stay in memory."""
         languages = []
         for name, pool in self.pools.items():
-            data = _loaded(pool)
+            data = _loaded_pool(pool)
             self.pools[name] = data
             languages += data.judged.unique("language")
         return languages
@@ -109,16 +109,16 @@ class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
         scores: Scores = {}
         self.sizes = {}
         for name, pool in self.pools.items():
-            data = _loaded(pool)
+            data = _loaded_pool(pool)
             self.sizes[name] = len(data.corpus)
-            of_pool = self.score_pool(model, data)
-            twice = sorted(of_pool.keys() & scores.keys())
+            pool_scores = self.score_pool(model, data)
+            twice = sorted(pool_scores.keys() & scores.keys())
             if twice:
                 raise ValueError(
                     f"the pool {name!r} and another one have queries in {', '.join(twice)}: give "
                     "them to evaluators of their own"
                 )
-            scores.update(of_pool)
+            scores.update(pool_scores)
         return scores
 
     @abstractmethod
@@ -132,9 +132,9 @@ class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
 
         Those of the corpus are kept on the disk if that is wanted.
         """
-        of_queries = self._embed_table(model, queries, "query")
+        query_vectors = self._embed_table(model, queries, "query")
         if self.keep_vectors is None:
-            return of_queries, self._embed_table(model, corpus, "document")
+            return query_vectors, self._embed_table(model, corpus, "document")
 
         def embed_rows(rows: slice) -> Tensor:
             part = corpus.select(range(rows.start, rows.stop))
@@ -143,7 +143,7 @@ class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
         folder = Path(self.keep_vectors, self._cache_key(model, corpus))
         vectors = KeptVectors(folder, distributed=self.distributed)
         vectors.write(corpus, embed_rows)
-        return of_queries, vectors
+        return query_vectors, vectors
 
     def _embed_table(self, model: SentenceTransformer, table: Dataset, role: Role) -> Tensor:
         """The vectors of the rows of a table, of unit length where similarities are cosines."""
@@ -263,7 +263,7 @@ class RetrievalEvaluator(PoolEvaluator[RetrievalData]):
         return score_ranking(ranking, data, self.metrics)
 
 
-def _loaded(pool: Pool | Callable[[], Pool]) -> Pool:
+def _loaded_pool(pool: Pool | Callable[[], Pool]) -> Pool:
     """A pool, which a function may load."""
     if callable(pool):
         return pool()
@@ -296,8 +296,8 @@ def score_ranking(
     """
     names = list(metrics)
     asked = languages_of_labels(data.judged["language"])
-    of_corpus = set(languages_of_labels(data.corpus.unique("language")))
-    is_mixed = len(of_corpus - {""}) > 1
+    corpus_languages = set(languages_of_labels(data.corpus.unique("language")))
+    is_mixed = len(corpus_languages - {""}) > 1
     if is_mixed and "recall_at_10" not in names:
         names.append("recall_at_10")
     values = _metrics_of_queries(ranking, data.relevant, names)
@@ -342,9 +342,9 @@ def _depth_of(metric: str) -> int:
 def _means_of_queries(values: Mapping[str, Values], chosen: NDArray[np.bool_]) -> dict[str, float]:
     """The mean of each metric over some queries, without those that have no value."""
     means = {}
-    for name, of_queries in values.items():
-        of_chosen = of_queries[chosen]
-        if np.isnan(of_chosen).all():
+    for name, values_of_queries in values.items():
+        chosen_values = values_of_queries[chosen]
+        if np.isnan(chosen_values).all():
             continue
-        means[name] = float(np.nanmean(of_chosen))
+        means[name] = float(np.nanmean(chosen_values))
     return means

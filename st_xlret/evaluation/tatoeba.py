@@ -268,7 +268,7 @@ def retrieval_accuracy(source_embeddings: Tensor, target_embeddings: Tensor) -> 
     """
     forward, backward = _nearest_rows(source_embeddings, target_embeddings)
     expected = torch.arange(len(forward))
-    return _share(forward == expected), _share(backward == expected)
+    return _share_of_true(forward == expected), _share_of_true(backward == expected)
 
 
 def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
@@ -284,7 +284,7 @@ def weighted_f1(source_embeddings: Tensor, target_embeddings: Tensor) -> float:
     return float(f1.mean())
 
 
-def _share(values: Tensor) -> float:
+def _share_of_true(values: Tensor) -> float:
     """The share that is true."""
     return float(values.double().mean())
 
@@ -294,10 +294,10 @@ def _nearest_rows(source: Any, target: Any) -> tuple[Tensor, Tensor]:
     x = unit_rows(torch.as_tensor(source))
     y = unit_rows(torch.as_tensor(target))
     nearest = neighbours_both_ways(x, y, 1, cosine=False)
-    of_x = nearest.target_rows[:, 0].cpu()
-    of_y = nearest.source_rows[:, 0].cpu()
+    nearest_to_x = nearest.target_rows[:, 0].cpu()
+    nearest_to_y = nearest.source_rows[:, 0].cpu()
     # Rounding must not decide between equal rows: the first of them is the nearest.
-    return _first_equal_rows(y)[of_x], _first_equal_rows(x)[of_y]
+    return _first_equal_rows(y)[nearest_to_x], _first_equal_rows(x)[nearest_to_y]
 
 
 def _first_equal_rows(rows: Tensor) -> Tensor:

@@ -116,12 +116,12 @@ def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentenceP
 
     An English sentence joins one pair, and no sentence stands in two.
     """
-    codes_of = _as_in_files(pairs)
+    codes_of = _languages_in_files(pairs)
     languages = dict.fromkeys(code for both in codes_of.values() for code in both)
     with_english = load_tatoeba(folder, list(languages))
     joined = {}
     for name, (one, other) in codes_of.items():
-        translations = _by_english(*with_english[other])
+        translations = _translations_by_english(*with_english[other])
         both = []
         for text, english in zip(*with_english[one], strict=True):
             if english in translations:
@@ -133,7 +133,7 @@ def join_on_english(folder: PathLike | None, pairs: _LanguagePairs) -> SentenceP
     return joined
 
 
-def _as_in_files(pairs: _LanguagePairs) -> _LanguagePairs:
+def _languages_in_files(pairs: _LanguagePairs) -> _LanguagePairs:
     """The languages of pairs, in ISO 639-1 where there is such a code, `nb` for Norwegian."""
     return {
         name: (_code_in_files(one), _code_in_files(other)) for name, (one, other) in pairs.items()
@@ -146,7 +146,7 @@ def _code_in_files(language: str) -> str:
     return _CODES.get(code, code)
 
 
-def _by_english(sentences: Sequence[str], english: Sequence[str]) -> dict[str, str]:
+def _translations_by_english(sentences: Sequence[str], english: Sequence[str]) -> dict[str, str]:
     """English sentence to the first translation of it."""
     translations: dict[str, str] = {}
     for text, same in zip(sentences, english, strict=True):
@@ -164,7 +164,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    codes_of = _as_in_files(pairs)
+    codes_of = _languages_in_files(pairs)
     languages = {code for both in codes_of.values() for code in both}
     sentences = _export_sentences(folder, languages)
     linked = _export_links(folder, sentences)
@@ -173,7 +173,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
         is_one = pc.equal(linked["language"], one)
         is_other = pc.equal(linked["language_other"], other)
         part = linked.filter(pc.and_(is_one, is_other))
-        drawn[name] = _draw(part["id"].to_pylist(), part["other"].to_pylist())
+        drawn[name] = _draw_links(part["id"].to_pylist(), part["other"].to_pylist())
 
     ids: set[int] = set()
     for numbers in drawn.values():
@@ -189,7 +189,7 @@ def draw_export_pairs(folder: Path, pairs: _LanguagePairs) -> SentencePairs:
     return texts
 
 
-def _draw(ids: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
+def _draw_links(ids: Sequence[int], others: Sequence[int]) -> list[tuple[int, int]]:
     """At most `_MOST_PAIRS` linked ids, no sentence twice: the same ones each time."""
     links = set(zip(ids, others, strict=True))
     order = sorted(links)

@@ -132,8 +132,8 @@ class XORRetrieveEvaluator(PoolEvaluator[AnsweredQuestions]):
         hits: dict[str, list[list[bool]]] = {}
         languages = data.judged["language"][:]
         for ranked, answers, code in zip(ranking, data.answers, languages, strict=True):
-            of_question = _hits(best.tokens(ranked), answers)
-            hits.setdefault(code, []).append(of_question)
+            hits_of_question = _hits_within_budgets(best.tokens(ranked), answers)
+            hits.setdefault(code, []).append(hits_of_question)
         scores = {}
         for code, of_questions in hits.items():
             means = np.mean(of_questions, axis=0).tolist()
@@ -153,7 +153,7 @@ class _BestTokens:
         """As many tokens as the largest budget has, of the best passages."""
         tokens = []
         for row in ranked:
-            tokens += self._of_passage(row)
+            tokens += self._tokens_of_passage(row)
             if len(tokens) >= _MOST_TOKENS:
                 break
         return tokens[:_MOST_TOKENS]
@@ -162,14 +162,14 @@ class _BestTokens:
         """Whether more passages are to be ranked."""
         return len(self.tokens(ranked)) < _MOST_TOKENS
 
-    def _of_passage(self, row: int) -> list[str]:
+    def _tokens_of_passage(self, row: int) -> list[str]:
         """The tokens of a passage, which is tokenized once, for all questions that find it."""
         if row not in self._joined:
             self._joined[row] = " ".join(self._tokenize(self._corpus[row]["text"]))
         return self._joined[row].split()
 
 
-def _hits(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
+def _hits_within_budgets(tokens: Sequence[str], answers: Sequence[str]) -> list[bool]:
     """Whether an answer is among the first tokens, for each of `_BUDGETS` in their order."""
     hits = []
     for budget in _BUDGETS.values():

@@ -94,8 +94,8 @@ def contrastive_context_loss(
             keys = queue.detach().to(z)
             if normalize and not queue_is_normalized:
                 keys = normalize_rows(keys)
-            of_queue: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, ids, key_ids)
-            log_others = torch.logaddexp(log_others, of_queue[anchor])
+            log_keys: Tensor = _LogSumExpOfKeys.apply(z / temperature, keys, ids, key_ids)
+            log_others = torch.logaddexp(log_others, log_keys[anchor])
         return -F.logsigmoid(logits[anchor, positive] - log_others).mean()
 
 
@@ -112,8 +112,8 @@ def _pairs_and_others(window: Tensor, ids: Ids) -> tuple[Tensor, Tensor, Tensor]
     if not len(anchor):
         raise ValueError("no positive pair in the batch: no two rows share a window id")
     others = (_may_be_negatives(ids, ids, itself) | positives) & ~itself
-    of_pairs = others[anchor].scatter(1, positive[:, None], False)
-    return anchor, positive, of_pairs
+    others_of_pairs = others[anchor].scatter(1, positive[:, None], False)
+    return anchor, positive, others_of_pairs
 
 
 def _check_key_ids(keys: int, ids: Ids, key_ids: Ids) -> None:

@@ -122,14 +122,14 @@ class _Negatives:
         if self.language is not None:
             cross &= self.language[rows, None] == self.language
         if self.number is not None and int(cross.sum(1).max()) > self.number:
-            cross &= self._drawn(cross, self.number)
+            cross &= self._draw_of_possible(cross, self.number)
         if self.intra_document:
             intra = others & same_document
         else:
             intra = torch.zeros_like(others)
         return intra, cross
 
-    def _drawn(self, possible: Tensor, number: int) -> Tensor:
+    def _draw_of_possible(self, possible: Tensor, number: int) -> Tensor:
         """Some of the possible ones of each row, or all and others where there are fewer.
 
         The largest of random numbers are a draw without replacement.

@@ -74,9 +74,9 @@ class _CrossEntropy(torch.autograd.Function):
                 return None
             return torch.zeros_like(x, dtype=wide)
 
-        of_hidden = gradient_of(hidden, 0)
-        of_weight = gradient_of(weight, 1)
-        of_bias = gradient_of(bias, 2)
+        hidden_gradient = gradient_of(hidden, 0)
+        weight_gradient = gradient_of(weight, 1)
+        bias_gradient = gradient_of(bias, 2)
         x = hidden.to(kind)
         projection = weight.to(kind)
         total = hidden.new_zeros((), dtype=wide)
@@ -91,14 +91,14 @@ class _CrossEntropy(torch.autograd.Function):
             log_normalizers, error = _log_normalizers_and_errors(logits, label)
             total += log_normalizers.sum()
             error.div_(len(x))
-            if of_hidden is not None:
-                of_hidden[part] = (error.to(kind) @ projection).to(wide)
-            if of_weight is not None:
-                of_weight.addmm_(error.T, x[part].to(wide))
-            if of_bias is not None:
-                of_bias += error.sum(dim=0)
+            if hidden_gradient is not None:
+                hidden_gradient[part] = (error.to(kind) @ projection).to(wide)
+            if weight_gradient is not None:
+                weight_gradient.addmm_(error.T, x[part].to(wide))
+            if bias_gradient is not None:
+                bias_gradient += error.sum(dim=0)
             del logits, error  # before the next ones are computed
-        ctx.save_for_backward(of_hidden, of_weight, of_bias)
+        ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
         return total / max(1, len(x))
 
     @staticmethod

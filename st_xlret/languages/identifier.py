@@ -35,12 +35,12 @@ class LanguageIdentifier:
             codes = list(dict.fromkeys(languages))
             self._clear = None
         for code in codes:
-            self._add(code)
+            self._add_language(code)
         if not self._code_of:
             raise ValueError(f"the identifier knows none of the languages {', '.join(codes)}")
         self._model.set_languages(list(self._code_of))
 
-    def _add(self, code: str) -> None:
+    def _add_language(self, code: str) -> None:
         """Take a language to choose from into account, or note it as `unknown`."""
         label = find_language(code, self.labels)
         if label is None:

@@ -86,7 +86,7 @@ def labelled_language(record: Mapping[str, Any], *fields: str) -> str | None:
     The fields are by default `language` and `lang`, also in `metadata`, and their case does not
     matter. A `ValueError` refuses what is no code, and names the fields that have a language.
     """
-    values = _values_of(record)
+    values = _values_with_metadata(record)
     try:
         for field in unique_fields(values, fields or LABEL_PATHS):
             language = language_of_label(values[field])
@@ -101,7 +101,7 @@ def required_language(record: Mapping[str, Any], field: str) -> str:
     """The language that a record names in a field; a `ValueError` if it names none."""
     language = labelled_language(record, field)
     if language is None:
-        hint = _hint_of_fields(_values_of(record))
+        hint = _hint_of_fields(_values_with_metadata(record))
         raise ValueError(f"no language in the field {field!r}{hint}")
     return language
 
@@ -112,7 +112,7 @@ def _hint_of_fields(values: Mapping[str, Any]) -> str:
     return f"; fields that look like languages: {fields}" if fields else ""
 
 
-def _values_of(record: Mapping[str, Any]) -> dict[str, Any]:
+def _values_with_metadata(record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record, and those of its metadata after `metadata.`."""
     values = dict(record)
     for name, value in metadata_of(record).items():
@@ -183,7 +183,7 @@ def _beginnings_of_strings(record: Mapping[str, Any]) -> dict[str, Any]:
     So texts of any length cost no more than labels where every value is read as one.
     """
     values = {}
-    for name, value in _values_of(record).items():
+    for name, value in _values_with_metadata(record).items():
         if isinstance(value, str | bytes):
             values[name] = value[: _LONGEST_LABEL + 1]
     return values

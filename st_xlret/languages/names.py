@@ -59,8 +59,8 @@ def check_named_language(code: str, path: PathLike) -> str:
     `en-fr` is a pair; `pt-br` is known as the language of a region, and `en-FR` is spelled as one.
     """
     hyphenated = code.replace("_", "-")
-    of_region = code.replace("-", "_")
-    may_be_pair = code.islower() and of_region not in locale_alias
+    underscored = code.replace("-", "_")
+    may_be_pair = code.islower() and underscored not in locale_alias
     if may_be_pair and _pairs_of_codes(hyphenated):
         raise ValueError(f"{path} is named after two languages, {code}")
     return check_language(code, where=str(path))

@@ -292,8 +292,8 @@ class CrossLingualLoss(nn.Module):
             if name not in tags:
                 continue
             columns = tags[name].chunk(len(vectors))
-            of_ranks = [all_gather(column.contiguous()) for column in columns]
-            gathered_tags[name] = torch.cat(of_ranks)
+            columns_of_ranks = [all_gather(column.contiguous()) for column in columns]
+            gathered_tags[name] = torch.cat(columns_of_ranks)
         return gathered_vectors, gathered_tags
 
     # What the loss owns

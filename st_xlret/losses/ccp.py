@@ -175,7 +175,7 @@ class CCPLoss(CrossLingualLoss):
         self._check_windows(tags)
         # Before the head: else batch statistics differ by rank.
         (centres, contexts), tags = self.gather_rows([centres, contexts], tags)
-        tags = _with_language(tags, centres)
+        tags = _tags_with_language(tags, centres)
         document = None
         if self.mask_same_document:
             document = tags.get("document_id")
@@ -227,12 +227,12 @@ class CCPLoss(CrossLingualLoss):
         keys = contexts.detach().float()
         if self.normalize:
             keys = F.normalize(keys, dim=1)
-        of_contexts = {name: tag[len(contexts) :] for name, tag in tags.items()}
+        context_tags = {name: tag[len(contexts) :] for name, tag in tags.items()}
         self.bank.enqueue(
             keys,
-            of_contexts["language_id"],
-            of_contexts.get("document_id"),
-            of_contexts.get("text_id"),
+            context_tags["language_id"],
+            context_tags.get("document_id"),
+            context_tags.get("text_id"),
         )
 
     def get_config_dict(self) -> dict[str, Any]:
@@ -246,9 +246,9 @@ class CCPLoss(CrossLingualLoss):
         return options
 
 
-def _with_language(tags: Tags, centres: Tensor) -> Tags:
+def _tags_with_language(tags: Tags, centres: Tensor) -> Tags:
     """The tags with a language: where the batch names none, all of it is in one."""
     if "language_id" in tags:
         return tags
-    one = torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device)
-    return {**tags, "language_id": one}
+    same_language = torch.zeros(2 * len(centres), dtype=torch.long, device=centres.device)
+    return {**tags, "language_id": same_language}

@@ -58,17 +58,17 @@ class HeadTraining:
         numbers = range(1, max_steps + 1)
         progress = tqdm(numbers, "head for masked words", disable=not show_progress_bar)
         for number in progress:
-            self._step(number)
+            self._train_step(number)
             if number % evaluate_every == 0:
                 losses.append(self._held_out_loss())
                 progress.set_postfix_str(f"held-out loss {losses[-1]:.3f}")
-                if _is_flat(losses):
+                if _loss_is_flat(losses):
                     break
         self.loss.steps.fill_(steps)
         model.train(training)
         return losses
 
-    def _step(self, number: int) -> None:
+    def _train_step(self, number: int) -> None:
         """One step on the texts whose turn it is; `number` counts from 1."""
         # Other words of a text are hidden in each pass over the texts.
         self.loss.steps.fill_(number)
@@ -104,6 +104,6 @@ class HeadTraining:
         return loss
 
 
-def _is_flat(losses: Sequence[float]) -> bool:
+def _loss_is_flat(losses: Sequence[float]) -> bool:
     """Whether three evaluations made the loss fall by less than 1 %."""
     return len(losses) > 3 and losses[-1] > 0.99 * losses[-4]

@@ -106,7 +106,7 @@ def load_head(
     except NoHeadError:
         raise
     except Exception as error:  # whatever the program of one of many architectures raises
-        raise _no_head(config, error) from error
+        raise _no_head_error(config, error) from error
 
 
 def _transformer_of(model: SentenceTransformer) -> PreTrainedModel:
@@ -121,10 +121,10 @@ def new_head(config: PretrainedConfig) -> LanguageModelHead:
         mlm = AutoModelForMaskedLM.from_config(config)
         return LanguageModelHead(mlm, tied=config.tie_word_embeddings)
     except Exception as error:  # whatever the program of one of many architectures raises
-        raise _no_head(config, error) from error
+        raise _no_head_error(config, error) from error
 
 
-def _no_head(config: PretrainedConfig, error: Exception) -> NoHeadError:
+def _no_head_error(config: PretrainedConfig, error: Exception) -> NoHeadError:
     """The error of a head that cannot be taken, or made, for whatever reason."""
     return NoHeadError(f"no head of {config.model_type!r} can be used: {error}. {WAY_OUT}")
 
@@ -170,8 +170,8 @@ def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
 
 def _check_head_was_loaded(name: str, mlm: Any, missing_keys: list[str]) -> None:
     """Refuse a checkpoint that has no weights for the head."""
-    of_encoder = f"{mlm.base_model_prefix}."
-    missing = [key for key in missing_keys if not key.startswith(of_encoder)]
+    encoder_prefix = f"{mlm.base_model_prefix}."
+    missing = [key for key in missing_keys if not key.startswith(encoder_prefix)]
     # Biases that are missing are zero, as in a model that has none.
     if any(key.endswith("weight") for key in missing):
         raise NoHeadError(

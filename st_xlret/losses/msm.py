@@ -212,7 +212,7 @@ class MSMLoss(CrossLingualLoss):
             sentences = _gather_sentences(sentences)
         if not sentences.predicted.any():
             self.refuse("no block of the batch has two sentences")
-        predictions, vectors = self._project(sentences)
+        predictions, vectors = self._project_sentences(sentences)
         language = None if self.cross_language_negatives else sentences.language
         text = sentences.text if self.mask_same_text and "text_id" in tags else None
         loss = masked_sentence_loss(
@@ -247,9 +247,9 @@ class MSMLoss(CrossLingualLoss):
         predictions = torch.zeros_like(vectors)
         if len(of_blocks):
             sentences = vectors[of_blocks.clamp(min=0)]
-            of_places = self.document_encoder(sentences, present)[present]
+            predictions_of_places = self.document_encoder(sentences, present)[present]
             predictions = predictions.index_copy(
-                0, rows_to_predict, of_places.to(predictions.dtype)
+                0, rows_to_predict, predictions_of_places.to(predictions.dtype)
             )
         return predictions, predicted
 
@@ -268,7 +268,7 @@ class MSMLoss(CrossLingualLoss):
                 "or two sentences at one position"
             )
 
-    def _project(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
+    def _project_sentences(self, sentences: Sentences) -> tuple[Tensor, Tensor]:
         """Predictions and vectors (S, d) after the heads; other rows than predicted stay."""
         predictions = sentences.predictions
         if self.heads == "none":

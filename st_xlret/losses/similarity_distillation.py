@@ -137,7 +137,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
             # All ranks compare with the same bank, which has the targets of all of them.
             of_all_ranks = all_gather(labels.contiguous())
         bank = self.bank_rows(of_all_ranks)
-        pool = self._pool()
+        pool = self._bank_pool()
         loss = similarity_distillation_loss(
             vectors,
             self.teacher[labels.to(self.teacher.device)].to(vectors.device),
@@ -148,7 +148,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
         )
         return self.weight * loss
 
-    def _pool(self) -> Tensor:
+    def _bank_pool(self) -> Tensor:
         """What the bank is drawn from: the documents, or else the teacher's vectors."""
         return self.teacher if self.documents is None else self.documents
 
@@ -157,7 +157,7 @@ class SimilarityDistillationLoss(CrossLingualLoss):
 
         They are all of them, or random ones and, of the teacher's, those of the batch.
         """
-        rows = len(self._pool())
+        rows = len(self._bank_pool())
         if self.bank_size >= rows:
             return torch.arange(rows, device=labels.device)
         # Drawn by the labels: the same rows whenever the batch is the same, as after a resume.

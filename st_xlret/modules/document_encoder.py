@@ -95,13 +95,13 @@ class DocumentEncoder(nn.Module):
         for documents in groups:
             places = lengths[documents[0]]
             group = sentences[documents, :places]
-            of_group = mask[documents, :places]
+            group_mask = mask[documents, :places]
             if len(groups) > 1 and torch.is_grad_enabled():
                 predicted = checkpoint(
-                    self._predict_sentences, group, of_group, use_reentrant=False
+                    self._predict_sentences, group, group_mask, use_reentrant=False
                 )
             else:
-                predicted = self._predict_sentences(group, of_group)
+                predicted = self._predict_sentences(group, group_mask)
             predictions[documents, :places] = predicted.to(predictions.dtype)
         return predictions
 

@@ -148,8 +148,8 @@ def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
             "the model has a Router already, of two encoders or a calibration: "
             "take what it was made from"
         )
-    of_queries = [copy.deepcopy(module) for module in modules]
-    router = Router.for_query_document(of_queries, modules)
+    query_modules = [copy.deepcopy(module) for module in modules]
+    router = Router.for_query_document(query_modules, modules)
     card = copy.copy(model.model_card_data)
     return with_modules(model, [router], model_card_data=card)
 

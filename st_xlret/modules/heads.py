@@ -61,14 +61,14 @@ class AsymmetricBNHead(nn.Module):
         hidden_centres = self.linear_in(centres.to(kind))
         hidden_contexts = self.linear_in(contexts.to(kind))
         if isinstance(self.norm, nn.BatchNorm1d):
-            hidden_centres, hidden_contexts = self._normalize(
+            hidden_centres, hidden_contexts = self._normalize_sides(
                 self.norm, hidden_centres, hidden_contexts
             )
         z_centres = self.linear_out(F.relu(hidden_centres))
         z_contexts = self.linear_out(F.relu(hidden_contexts))
         return z_centres, z_contexts
 
-    def _normalize(
+    def _normalize_sides(
         self, norm: nn.BatchNorm1d, centres: Tensor, contexts: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Batch normalization of both sides, by turns: one by its batch, one by running statistics.

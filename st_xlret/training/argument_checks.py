@@ -25,8 +25,8 @@ def check_host_arguments(
         has_own_loss: Whether a loss of this package draws batches.
         is_stream: Whether the data to train on are streamed.
     """
-    _check_of_loading(args, has_own_loss=has_own_loss, is_stream=is_stream)
-    _check_of_several_data_sets(args, has_own_loss=has_own_loss)
+    _check_loading(args, has_own_loss=has_own_loss, is_stream=is_stream)
+    _check_several_data_sets(args, has_own_loss=has_own_loss)
     if args.auto_find_batch_size:
         raise ValueError(
             "auto_find_batch_size: batches are drawn once, in per_device_train_batch_size rows; "
@@ -49,7 +49,7 @@ def check_optimizers(args: CrossLingualTrainingArguments, optimizers: Any) -> No
         )
 
 
-def _check_of_loading(
+def _check_loading(
     args: CrossLingualTrainingArguments,
     *,
     has_own_loss: bool,
@@ -72,7 +72,7 @@ def _check_of_loading(
         )
 
 
-def _check_of_several_data_sets(
+def _check_several_data_sets(
     args: CrossLingualTrainingArguments,
     *,
     has_own_loss: bool,

@@ -37,7 +37,7 @@ def claim_folder(args: ScriptArguments, options: dict[str, Any]) -> FileLock | N
     if args.process_index == 0:
         lock = _lock_folder(folder)
     _exit_if_finished(folder, args)
-    _check_folder(folder, args, _flattened(options))
+    _check_folder(folder, args, _flattened_values(options))
     return lock
 
 
@@ -60,7 +60,7 @@ def _exit_if_finished(folder: Path, args: ScriptArguments) -> None:
         sys.exit(0)
 
 
-def _flattened(options: dict[str, Any]) -> list[Any]:
+def _flattened_values(options: dict[str, Any]) -> list[Any]:
     """The values of options, and those in lists."""
     values = []
     for value in options.values():

@@ -21,7 +21,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: PathLike) -> Path 
     """
     names = {key for line in history for key in line}
     panels: dict[str, list[str]] = {}
-    losses = _losses(names)
+    losses = _names_of_losses(names)
     scores = [name for name in names if _is_score(name)]
     if losses:
         panels["training loss"] = sorted(losses)
@@ -42,7 +42,7 @@ def plot_training(history: Sequence[Mapping[str, Any]], path: PathLike) -> Path 
     return save_figure(figure, path)
 
 
-def _losses(names: set[str]) -> list[str]:
+def _names_of_losses(names: set[str]) -> list[str]:
     """The losses by name, or their sum where they have none."""
     named = [name for name in names if name.startswith(_LOSS)]
     return named or list(names & {"loss"})

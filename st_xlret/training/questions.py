@@ -119,18 +119,20 @@ class QuestionOptions(AnswerOptions):
 
     def _read_questions(self, languages: list[str] | None) -> Dataset:
         """The questions, with the negatives of the files where each of these has some."""
-        questions = self._load(languages)
+        questions = self._load_with_negatives(languages)
         if not self.hard_negatives:
             return questions
         counts = Counts()
         with suppress(DataError):  # no question has a negative
-            harder = self._load(languages, negatives=self.hard_negatives, counts=counts)
+            harder = self._load_with_negatives(
+                languages, negatives=self.hard_negatives, counts=counts
+            )
             # A source without negatives would lose all its questions.
             if all(counts[source, "examples"] for source, _ in counts):
                 return harder
         return questions
 
-    def _load(
+    def _load_with_negatives(
         self,
         languages: list[str] | None,
         *,
@@ -220,10 +222,18 @@ def _mine_negatives(questions: Dataset, model: str, count: int) -> Dataset:
     return mined.add_column("language", languages)
 
 
+def questions_score(similarity: str = "cosine") -> str:
+    """The score of held-out questions by which a run chooses its best checkpoint.
+
+    It is named as the host names it, by the model's similarity.
+    """
+    return f"eval_questions_{similarity}_mrr@10"
+
+
 def question_evaluator(questions: Dataset) -> InformationRetrievalEvaluator | None:
     """An evaluator that looks for each question's answers among all texts of the data set.
 
-    Its scores are `questions_...`, and `eval_questions_...` of a Trainer. None without questions.
+    None without questions. `questions_score` is its score.
     """
     if len(questions) == 0:
         return None

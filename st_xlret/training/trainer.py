@@ -188,8 +188,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             collator = self.data_collator_class(model.preprocess, prompts=args.prompts)
             collator.role_routes = {role: role or "document" for role in _ROLES}
         else:
-            of_host = super().get_data_collator(model, args, processing_class)
-            collator = cast(CrossLingualDataCollator, of_host)
+            host_collator = super().get_data_collator(model, args, processing_class)
+            collator = cast(CrossLingualDataCollator, host_collator)
         if any(model.prompts.values()):
             collator.role_prompts = {role: role_prompt(model, role) for role in _ROLES}
             warn_of_other_prompts(model, PROMPT_NAMES)
@@ -452,9 +452,9 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         for name in names:
             values = self._loss_values[name]
             sums.append([sum(values), len(values)])
-        of_rank = torch.tensor(sums, device=self.args.device)
+        sums_of_rank = torch.tensor(sums, device=self.args.device)
         means = {}
-        for name, (total, count) in zip(names, self.accelerator.reduce(of_rank), strict=True):
+        for name, (total, count) in zip(names, self.accelerator.reduce(sums_of_rank), strict=True):
             means[f"loss_{name}"] = round(float(total) / float(count), 4)
         return means
 

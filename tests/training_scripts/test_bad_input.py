@@ -20,6 +20,7 @@ BAD = [
     ("ccp", "--documents nowhere.jsonl", "nowhere.jsonl"),
     ("ccp", '--loss_options {"cpp":{}}', "cpp"),
     ("msm", "--documents --pairs_ratio 0", "--pairs_ratio"),
+    ("msm", '--mlm_ratio 0 --loss_options {"mlm":{}}', "mlm"),
     ("ml-ctl", "--pairs", "--pairs"),
     ("ml-ctl", "--from_scratch static", "ML-CTL-CZ.*Transformer"),
     ("language-agnostic-ir", "--pairs", "--pairs"),
