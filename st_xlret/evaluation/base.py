@@ -209,7 +209,7 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
         languages: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """The evaluator of the files of the benchmark as they were published, plain or gzip.
+        """The evaluator of the files of the benchmark as they were published, or compressed.
 
         Args:
             path: Their folder. None: the Hugging Face Hub or, when offline, its cache.

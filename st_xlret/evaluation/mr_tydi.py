@@ -19,6 +19,7 @@ from st_xlret.evaluation.base import chosen_names, name_file_in_errors
 from st_xlret.evaluation.pools import TEXT_COLUMNS, RetrievalData, TextRow, text_row, texts_table
 from st_xlret.evaluation.retrieval import RETRIEVAL_OPTIONS, RetrievalEvaluator
 from st_xlret.files import PathLike
+from st_xlret.folders import PACKED
 
 _HUB_QUERIES = "castorini/mr-tydi"
 _HUB_CORPUS = "castorini/mr-tydi-corpus"
@@ -153,10 +154,11 @@ class _PoolFiles:
 
 
 def _first_file(folders: Sequence[Path], *names: str) -> Path:
-    """The first of these files that is in one of the folders, plain or gzip."""
+    """The first of these files that is in one of the folders, plain or compressed."""
     for folder in folders:
         for name in names:
-            for file in (folder / name, folder / f"{name}.gz"):
+            for ending in ("", *PACKED):
+                file = folder / f"{name}{ending}"
                 if file.is_file():
                     return file
     return find_file(folders[0], *names)  # which says what is missing
