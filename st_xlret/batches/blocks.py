@@ -76,7 +76,10 @@ class CutBlocks(NamedTuple):
 
 
 class BlockBatchSampler(DefaultBatchSampler):
-    """The sampler of [`Blocks`][st_xlret.batches.Blocks]."""
+    """The sampler of [`Blocks`][st_xlret.batches.Blocks].
+
+    A `ValueError` refuses a data set without a document of two sentences.
+    """
 
     def __init__(
         self,

@@ -82,7 +82,8 @@ class InterleavedBatchSampler(MultiDatasetDefaultBatchSampler):
         """The batches of a data set, pass after pass; its sampler gets epoch and seed of each.
 
         Samplers of several processes give their shares one after the other: `__iter__` takes as
-        many batches as there are ranks from one data set.
+        many batches as there are ranks from one data set. A `ValueError` names a data set that
+        gives no batch.
         """
         sampler: Any = self.batch_samplers[number]
         for repeats in count():

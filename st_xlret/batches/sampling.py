@@ -120,7 +120,8 @@ class Rows(BatchFactory):
 class LanguageBatchSampler(DefaultBatchSampler):
     """The sampler of [`Rows`][st_xlret.batches.Rows].
 
-    Subclasses say which rows to draw, and what to make of them.
+    Subclasses say which rows to draw, and what to make of them. A `ValueError` refuses a data set
+    with nothing to draw.
     """
 
     rows_of_draw = 1

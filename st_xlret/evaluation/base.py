@@ -211,6 +211,8 @@ class BenchmarkEvaluator(BaseEvaluator, ABC):
     ) -> Self:
         """The evaluator of the files of the benchmark as they were published, or compressed.
 
+        A `FileNotFoundError` says which files are expected.
+
         Args:
             path: Their folder. None: the Hugging Face Hub or, when offline, its cache.
             languages: Codes of the languages (of the queries) to evaluate, in this order. Default:

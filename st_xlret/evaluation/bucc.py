@@ -260,7 +260,8 @@ def load_bucc(
 ) -> dict[str, BUCCCorpus]:
     """Read one split of the files of the shared task, wherever they are in the folder.
 
-    It is `"sample"`, `"training"` or `"test"`.
+    It is `"sample"`, `"training"` or `"test"`. A `DataError` refuses a language whose files are in
+    two folders.
     """
     folder_of: dict[str, Path] = {}
     for file in sorted(files_below(Path(folder)).belonging):
@@ -281,7 +282,10 @@ def load_bucc(
 
 
 def _read_sentences_by_id(file: Path) -> dict[str, str]:
-    """The sentences by their ids, in the order of the file."""
+    """The sentences by their ids, in the order of the file.
+
+    A `DataError` names a line that is no sentence with a new id.
+    """
     sentences = {}
     for number, line in read_lines(file):
         name, tab, sentence = line.partition("\t")

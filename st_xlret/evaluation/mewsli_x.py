@@ -116,7 +116,10 @@ def _queries_and_entities(record: Mapping[str, Any]) -> list[tuple[TextRow, str]
 def _query_and_entity(
     mention: Mapping[str, Any], context: Mapping[str, Any]
 ) -> tuple[TextRow, str]:
-    """The query of a mention, and the id of the entity that it is to find."""
+    """The query of a mention, and the id of the entity that it is to find.
+
+    A `ValueError` refuses a mention that is not in its text.
+    """
     text = context["text"]
     span = mention["mention_span"]
     start = span["start"]

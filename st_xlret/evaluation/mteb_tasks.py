@@ -80,7 +80,7 @@ def _task_metadata(kind: type[BenchmarkEvaluator], split: str) -> TaskMetadata:
 
 
 def _languages_of_subsets(kind: type[BenchmarkEvaluator]) -> dict[str, list[str]]:
-    """Name of a subset to its languages and scripts, as mteb writes them."""
+    """Name of a subset, of which `_subset_language` finds ours, to its languages for mteb."""
     if kind is TatoebaEvaluator:
         return dict(TatoebaBitextMining.metadata.hf_subsets_to_langscripts)
     subsets = {}

@@ -25,8 +25,8 @@ class PublishedRow:
             not say.
         protocol: What the scores are, in the words of the paper or close to them.
         setting: How the systems were trained for the task, if the paper has several settings.
-        measured_as: Entries of the protocol that a comparable result shares; `"not said"` if the
-            paper does not say.
+        measured_as: Entries of the protocol that a comparable result shares, letter by letter;
+            `"not said"` if the paper does not say.
     """
 
     system: str

@@ -124,7 +124,8 @@ def _name_and_file(word: str) -> tuple[str, Path]:
 def _read_results(files: Sequence[str]) -> dict[str, list[BenchmarkResult]]:
     """Results of `st-xlret evaluate` by system.
 
-    The files are `NAME=file.json` for each seed, or `file.json`, which is named after itself.
+    The files are `NAME=file.json` for each seed, or `file.json`, which is named after itself. A
+    `ValueError` refuses a file that is given twice.
     """
     named = [_name_and_file(word) for word in files]
     distinct = {(name, file.resolve()) for name, file in named}

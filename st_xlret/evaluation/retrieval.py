@@ -105,7 +105,10 @@ class PoolEvaluator(BenchmarkEvaluator, Generic[Pool]):
         return languages
 
     def score(self, model: SentenceTransformer) -> Scores:
-        """Language of the queries to metric to value. Sets `sizes`, as it loads the pools."""
+        """Language of the queries to metric to value. Sets `sizes`, as it loads the pools.
+
+        A `ValueError` refuses two pools with queries in one language.
+        """
         scores: Scores = {}
         self.sizes = {}
         for name, pool in self.pools.items():

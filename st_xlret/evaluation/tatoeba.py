@@ -94,7 +94,10 @@ class BilingualRetrievalEvaluator(BenchmarkEvaluator):
 
     @staticmethod
     def language_pair(name: str) -> tuple[str, str]:
-        """The two languages of a pair."""
+        """The two languages of a pair.
+
+        A `ValueError` refuses what is no pair.
+        """
         one, _, other = name.partition("-")
         if not one or not other or one == other:
             raise ValueError(f"{name!r} is no pair of languages, such as 'de-fr'")

@@ -196,7 +196,10 @@ class _Question:
 
 
 def _read_questions(file: Path) -> Iterator[_Question]:
-    """The questions that count: the released test file has no answers."""
+    """The questions that count: the released test file has no answers.
+
+    A `DataError` names a line that is none, or has an id again.
+    """
     names = set()
     for number, record in read_jsonl(file):
         with name_file_in_errors(file, number):

@@ -104,7 +104,7 @@ def _pairs_and_others(window: Tensor, ids: Ids) -> tuple[Tensor, Tensor, Tensor]
 
     The last is boolean. The positive's own term never enters the sum, and log-sigmoid does the
     rest: in 16 bits, the difference of two large numbers would have no gradient once the positive
-    wins.
+    wins. A `ValueError` says that there is no positive pair.
     """
     itself = torch.eye(len(window), dtype=torch.bool, device=window.device)
     positives = (window[:, None] == window) & ~itself

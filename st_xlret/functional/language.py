@@ -22,7 +22,7 @@ def language_contrastive_loss(
     For each parallel pair (x_n, y_n) and every other row z_k of x, y and `others`, the loss has the
     term `softplus(d) + softplus(-d)` with `d = cos(x_n, z_k) - cos(y_n, z_k)`, which is least, 2
     log 2, where z_k is equally similar to both sides. The differences are computed in chunks, and
-    again in the backward pass.
+    again in the backward pass. A `ValueError` refuses fewer rows than three.
 
     Args:
         x: Row-aligned vectors (N, d). They need not have unit length.

@@ -40,7 +40,8 @@ def masked_sentence_loss(
     cosine of p_t and h_j divided by `temperature`, j runs over the other sentences of t's document
     and k over those of other documents. The bias `alpha_t`, without a gradient, is the mean of the
     first kind of logits minus that of the second, and 0 if t has only one kind. A row without
-    negatives contributes 0. Logits are computed in chunks, and again backwards.
+    negatives contributes 0. Logits are computed in chunks, and again backwards. A `ValueError`
+    refuses a batch of which nothing is predicted.
 
     Args:
         p: Projected predictions of the masked sentences (S, d). They need not have unit length.

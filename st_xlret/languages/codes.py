@@ -15,7 +15,7 @@ NOT_ONE_LANGUAGE = frozenset({"mis", "mul", UNKNOWN, "zxx"})
 def language_to_id(code: str) -> int:
     """Turn a language code in normal form into an integer that fits an int64 tensor.
 
-    It is the code's ASCII bytes as one number.
+    It is the code's ASCII bytes as one number, also in the banks of checkpoints.
     """
     _check_code_of_id(code, shown=code)
     return int.from_bytes(code.encode("ascii"), "big")

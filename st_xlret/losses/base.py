@@ -46,6 +46,7 @@ Tags: TypeAlias = dict[Tag, Tensor]
 Batches: TypeAlias = BatchFactory | Mapping[str, Any] | None
 
 HOST_LABELS = ("label", "labels", "score", "scores")
+"""The columns that the host takes for labels, and not for texts."""
 
 unwrap_model = partial(extract_model_from_parallel, keep_torch_compile=False)
 """The SentenceTransformer inside the wrappers of distributed training and of `torch.compile`."""
@@ -222,7 +223,10 @@ class CrossLingualLoss(nn.Module):
         return names
 
     def _labels_as_tags(self, columns: Columns, labels: Tensor) -> Columns:
-        """The columns with integer labels as the tag that they lack; others must not differ."""
+        """The columns with integer labels as the tag that they lack; others must not differ.
+
+        A `ValueError` refuses labels that differ and would not be read.
+        """
         tag = self._tag_of_label(len(columns))
         is_integer = not labels.is_floating_point()
         if tag and is_integer and not any(tag in features for features in columns):

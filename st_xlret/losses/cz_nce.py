@@ -120,7 +120,10 @@ class CZNCELoss(PairContrastiveLoss):
         return {self.objective: value, "mlm": self.mlm_weight * self.mlm(batches, labels)}
 
     def _loss_of_sentences(self, columns: Columns) -> Tensor:
-        """The loss of sentences alone."""
+        """The loss of sentences alone.
+
+        All ranks call it together.
+        """
         tags = self.concatenate_tags(columns)
         anchor, positive = self.embed_columns(columns)
         return self.compute_loss_from_embeddings(anchor, positive, tags)
@@ -128,7 +131,10 @@ class CZNCELoss(PairContrastiveLoss):
     def _loss_of_words(
         self, encoder: ContextualEncoder, columns: Columns, batches: Columns
     ) -> Tensor:
-        """The loss of words in their sentences; `batches` are the columns, merged if possible."""
+        """The loss of words in their sentences; `batches` are the columns, merged if possible.
+
+        All ranks call it together.
+        """
         tags = self.concatenate_tags(columns, "word_start", "word_end")
         vectors = []
         for features in batches:

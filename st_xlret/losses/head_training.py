@@ -95,7 +95,7 @@ class HeadTraining:
         """The mean loss of the hidden tokens of some of `texts`; the encoder gets no gradient.
 
         With gradients, and the loss in training mode, `loss.steps` decides which tokens are hidden
-        (`updates_state`); without, they are always the same.
+        (`updates_state`); without, they are always the same. All ranks call it together.
         """
         model = self.loss.model
         features = model.preprocess([self.texts[number] for number in numbers])

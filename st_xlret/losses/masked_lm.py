@@ -158,7 +158,8 @@ class MaskedLMLoss(CrossLingualLoss):
 
         Encoder, random state and `steps` stay. Of a head tied to the word embeddings, the layer
         before the projection and the bias learn, until the held-out loss falls by less than 1 % in
-        three evaluations. Returns these losses, that before the first step included.
+        three evaluations. Returns these losses, that before the first step included. All ranks call
+        it together. A `ValueError` refuses fewer than 20 texts.
 
         Args:
             texts: 20 texts or more, as the encoder is to read them, in any order.

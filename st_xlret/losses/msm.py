@@ -191,7 +191,7 @@ class MSMLoss(CrossLingualLoss):
     def compute_loss_from_embeddings(self, vectors: Tensor, tags: Tags) -> Tensor:
         """Compute the loss of sentences, and count a step in training.
 
-        All ranks call it together.
+        All ranks call it together. A `ValueError` refuses a batch without a block of two sentences.
 
         Args:
             vectors: (S, d).
@@ -288,7 +288,8 @@ class MSMLoss(CrossLingualLoss):
     ) -> tuple[Tensor, Tags]:
         """Vectors and tags of the sentences of blocks with a column for each, without empty texts.
 
-        Both come in the order of the columns.
+        Both come in the order of the columns. A `ValueError` refuses labels that are alike, and so
+        name no documents.
         """
         places = len(columns)
         count = len(vectors) // places

@@ -56,6 +56,7 @@ class CalibrationLayer(Module):
         "model",
         "notes",
     ]
+    """What `calibration.json` has, also of a `VectorCalibration`: the arguments but the tensors."""
     forward_kwargs = {"language"}
 
     def __init__(
@@ -186,7 +187,10 @@ class CalibrationLayer(Module):
         return cls(**cls.load_config(place, **hub), tensors=tensors)
 
     def _matrix_and_offset(self, language: str | None) -> tuple[Tensor, Tensor]:
-        """M (r, r) and m (r,) of a language."""
+        """M (r, r) and m (r,) of a language.
+
+        A `ValueError` names the languages that have a map.
+        """
         number = 0
         if self.languages:
             code = language_form(language)

@@ -133,6 +133,8 @@ def first_last_encoder(model: SentenceTransformer) -> SentenceTransformer:
 def with_two_encoders(model: SentenceTransformer) -> SentenceTransformer:
     """Copy an encoder, so that queries and passages each have their own, behind a `Router`.
 
+    A `ValueError` refuses a model that has a `Router`.
+
     `encode_query` uses the copy; `encode_document` and `encode` use the encoder itself.
 
     Example:

@@ -116,7 +116,10 @@ class CrossLingualTrainingArguments(SentenceTransformerTrainingArguments):
             self.use_cpu = True
 
     def _precision_as_given(self) -> str:
-        """The one format that the three arguments name; "auto" if they name none."""
+        """The one format that the three arguments name; "auto" if they name none.
+
+        A `ValueError` refuses two.
+        """
         formats = {self.precision}
         if self.bf16:
             formats.add("bf16")

@@ -67,6 +67,7 @@ class EncoderArguments:
     )
 
     def __post_init__(self) -> None:
+        """Refuse neither, or both, of `model` and `from_scratch`."""
         if (self.model is None) == (self.from_scratch is None):
             raise ValueError(
                 f"give either --model or --from_scratch, not {self.model} and {self.from_scratch}"
@@ -75,7 +76,7 @@ class EncoderArguments:
     def load_encoder(self, texts: TextColumns, args: ScriptArguments) -> SentenceTransformer:
         """Load the checkpoint, or make an encoder and its tokenizer of the texts.
 
-        The tokenizer is kept in `output_dir/tokenizer`.
+        The tokenizer is kept in `output_dir/tokenizer`. All ranks call it together.
         """
         if self.model is not None:
             model = self._load_checkpoint(self.model)
@@ -115,7 +116,10 @@ class EncoderArguments:
         return model
 
     def _make_tokenizer(self, texts: TextColumns, args: ScriptArguments) -> PreTrainedTokenizerFast:
-        """A tokenizer of the texts, kept in the output folder for a resumed run."""
+        """A tokenizer of the texts, kept in the output folder for a resumed run.
+
+        All ranks call it together. A `ValueError` says that there are no texts.
+        """
 
         def train(folder: Path) -> None:
             sample = list(balanced_texts(texts, _CHARACTERS, seed=args.seed))
@@ -142,7 +146,7 @@ class EncoderArguments:
     ) -> MaskedLMLoss | None:
         """The loss of masked words, its new head trained if asked to.
 
-        None without a head, and for a static encoder.
+        None without a head, and for a static encoder. All ranks call it together.
         """
         if not isinstance(model[0], Transformer):
             return None

@@ -9,7 +9,10 @@ from st_xlret.options import option
 
 
 def loss_options_field(losses: str, example: str) -> Any:
-    """The field of `--loss_options` for the options of a script, whose losses have these names."""
+    """The field of `--loss_options` for the options of a script.
+
+    `losses` has the names for which the script asks `Run.loss_arguments`.
+    """
     return option(
         "{}",
         f"Arguments of the losses ({losses}), as '{example}'; their docstrings name all.",

@@ -85,7 +85,10 @@ class LossStateCallback(TrainerCallback):
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore what `state_dict` gave."""
+        """Restore what `state_dict` gave.
+
+        A `ValueError` refuses the state of losses with other names.
+        """
         parts: dict[str, dict[str, Tensor]] = {}
         for key, tensor in state.items():
             name, _, inner = key.rpartition("/")
@@ -206,7 +209,10 @@ class LossStateCallback(TrainerCallback):
         *_: Any,
         **kwargs: Any,
     ) -> None:
-        """Average and clip the gradients of loss-owned parameters."""
+        """Average and clip the gradients of loss-owned parameters.
+
+        All ranks call it together.
+        """
         parameters = self.parameters()
         if get_world_size() > 1:
             average_gradients(parameters)

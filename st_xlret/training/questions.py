@@ -158,7 +158,10 @@ class QuestionOptions(AnswerOptions):
         model: str | None,
         args: ScriptArguments,
     ) -> Dataset:
-        """Questions with negatives that the model finds, kept for a resumed run."""
+        """Questions with negatives that the model finds, kept for a resumed run.
+
+        All ranks call it together. A `ValueError` asks for a model where there is none.
+        """
         if model is None:
             raise ValueError(
                 f"--hard_negatives {self.hard_negatives}: no file has any, and there is no --model"

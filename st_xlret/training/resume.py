@@ -83,7 +83,8 @@ def _hash_of_files(sources: list[Any], output: Path) -> str:
 def find_checkpoint_to_resume(args: ScriptArguments, options: dict[str, Any]) -> Path | None:
     """The checkpoint from which a run goes on; None where it begins anew.
 
-    Exits if the run of the checkpoint had other options.
+    Exits if the run of the checkpoint had other options. All ranks call it together. A `ValueError`
+    refuses checkpoints of the model alone.
     """
     if args.resume_from_checkpoint:
         return Path(args.resume_from_checkpoint)

@@ -278,7 +278,10 @@ def _print_held_out_scores(before: dict[str, float], after: dict[str, float]) ->
 
 
 def run_script(main: Callable[[], Any]) -> None:
-    """Run a script's `main`; errors in its input end it with one line instead of a traceback."""
+    """Run a script's `main`; errors in its input end it with one line instead of a traceback.
+
+    Other errors, which are faults of the program, are raised.
+    """
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:

@@ -40,7 +40,7 @@ class DistillationData(NamedTuple):
     texts: dict[Role, list[str]]
 
     def pairs(self) -> Dataset:
-        """All translations as `query_1` beside their goals as `query_2`.
+        """All translations as `query_1` beside their goals as `query_2`: both get one prompt.
 
         But for texts that are their own goal.
         """
@@ -112,7 +112,10 @@ def distillation_data(
 
 
 def _translations_of(pairs: Dataset, pivot: str) -> list[_Learned]:
-    """The texts of other languages that have a translation into the pivot."""
+    """The texts of other languages that have a translation into the pivot.
+
+    A `ValueError` says that there are none.
+    """
     translations = []
     for pair in pairs:
         for side, other in (("source", "target"), ("target", "source")):

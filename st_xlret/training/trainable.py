@@ -33,7 +33,7 @@ def freeze_word_embeddings(model: SentenceTransformer) -> None:
 def add_lora(model: SentenceTransformer, rank: int) -> None:
     """Freeze each Transformer that is trained, and let its linear layers compute W x + 2 B A x.
 
-    LoRA; Hu et al., ICLR 2022, Eq. 3.
+    LoRA; Hu et al., ICLR 2022, Eq. 3. A `ValueError` says that none is trained.
     """
     peft = import_optional("peft", extra="peft", needed_for="training with LoRA")
     trained = []

@@ -250,7 +250,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> BatchSampler | None:
-        """The batches that the loss of a data set asks for, unless the arguments name a sampler."""
+        """The batches that the loss of a data set asks for, unless the arguments name a sampler.
+
+        A `ValueError` refuses a data set with columns that the loss does not read.
+        """
         loss = self._package_loss_of(dataset)
         if loss is not None and loss.columns_to_read(dataset) != dataset.column_names:
             # It was given later, as to predict.
@@ -315,7 +318,8 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
     ) -> Any:
         """Train as the host does.
 
-        What the arguments change for that alone is taken back, after an exception too.
+        What the arguments change for that alone is taken back, after an exception too. A
+        `ValueError` says that there were too few rows for a step.
         """
         self.loss_state.resume_from = None
         if isinstance(resume_from_checkpoint, str):
@@ -383,7 +387,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
             loss.to(self.args.device)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-        """The host's schedule, with the drops that the arguments ask for."""
+        """The host's schedule, with the drops that the arguments ask for.
+
+        A `ValueError` refuses drops in a schedule that is no function of the step.
+        """
         is_new = self.lr_scheduler is None
         schedule: Any = super().create_scheduler(num_training_steps, optimizer)
         if is_new and self.args.lr_drops:

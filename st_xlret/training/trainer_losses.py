@@ -33,7 +33,10 @@ def build_losses(
 
 
 def _build_loss(loss: LossOrMaker, model: SentenceTransformer, anew: bool) -> nn.Module:
-    """One of `build_losses`."""
+    """One of `build_losses`.
+
+    With `anew`, a `ValueError` refuses a loss of this package that is no function.
+    """
     if not isinstance(loss, nn.Module):
         return loss(model)
     if anew and package_loss(loss):
@@ -47,7 +50,8 @@ def _build_loss(loss: LossOrMaker, model: SentenceTransformer, anew: bool) -> nn
 def select_loss_columns(datasets: Any, loss: nn.Module | Mapping[str, nn.Module] | None) -> Any:
     """Reduce a data set, or several by name, to the columns that their losses read.
 
-    What is none, such as a name of one, stays as it is.
+    What is none, such as a name of one, stays as it is. A `ValueError` refuses texts in a column
+    `document`, also for losses of the host.
     """
     if isinstance(datasets, Mapping):
         selected = DatasetDict()

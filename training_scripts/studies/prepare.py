@@ -536,7 +536,10 @@ MAKERS: dict[str, Callable[[Arguments, Path], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Make a file or folder."""
+    """Make a file or folder.
+
+    A `FileExistsError` refuses to replace a file.
+    """
     (options,) = parse([Arguments], arguments, description=__doc__)
     output = Path(options.output)
     if output.is_file():

@@ -354,7 +354,10 @@ class Study:
             self.prepare_file(name, commands)
 
     def prepare_file(self, name: str, commands: Iterable[Mapping[str, Any]]) -> None:
-        """Run the commands that make a file, unless they are done."""
+        """Run the commands that make a file, unless they are done.
+
+        A `ValueError` names the log of one that fails.
+        """
         folder = self.output / f"prepare-{run_name(name)}"
         mark = folder / "done"
         if mark.exists():
