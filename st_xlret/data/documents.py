@@ -208,6 +208,7 @@ class _DocumentSources:
                 self._add_hub_dataset(str(path))
             else:
                 files.append(path)
+        # Before `source_files`, which asks `_holds_documents`, which reads it.
         self._given = {Path(path).expanduser().resolve(): Path(path) for path in files}
         self.files = source_files(
             files,
@@ -284,7 +285,8 @@ class _DocumentSources:
     def _language_and_texts(self, record: Any, unit: Unit) -> tuple[str | None, list[str]]:
         """The language and the texts of a record; None and none for a language left out.
 
-        A `ValueError` for no text.
+        Texts may be empty: who reads documents leaves these out. A `ValueError` refuses a record
+        without fields or without a text, and a language that is no code.
         """
         if not isinstance(record, Mapping):
             found = f"{type(record).__name__} {record!r:.40}"
@@ -320,7 +322,10 @@ class _DocumentSources:
         return code if code == UNKNOWN else check_language(code)
 
     def _languages_of_folders(self, file: Path) -> dict[str, str | None]:
-        """The languages that folders in the given path of a file are named, as `language=fr`."""
+        """The languages that folders in the given path of a file are named, as `language=fr`.
+
+        The file is one of `files`, resolved. Names of other sources have none.
+        """
         columns: dict[str, str | None] = {}
         for place, given in self._given.items():
             if place == file or place in file.parents:

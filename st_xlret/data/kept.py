@@ -172,7 +172,11 @@ class Loader:
         files: Iterable[PathLike],
         cache_dir: PathLike | None,
     ) -> datasets.Dataset:
-        """The kept table of rows, which must not be none, by the loader's options and its files."""
+        """The kept table of rows, which must not be none.
+
+        It is kept by the loader's own options and those that are given, and by what is in `files`.
+        `what` names the table, and the rows in errors.
+        """
         left_out = [sorted(self.languages or []), sorted(self._excluded), self.bad_lines.skip]
         key = cache_key([*left_out, options], files)
         return cached_table(

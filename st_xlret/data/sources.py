@@ -83,7 +83,7 @@ def source_files(
     alone: Callable[[Path], bool] = lambda file: False,
     is_of_others: Callable[[Path], bool] = lambda file: False,
 ) -> list[Path]:
-    """The files that are named, and those of folders that are wanted, each once, in sorted order.
+    """The files that are named, and those of folders that are wanted, resolved, once and sorted.
 
     A folder without any that is wanted is read whole if `alone` is true of all its files. A warning
     names files of records that are not wanted, unless they are known to hold other records.
