@@ -145,7 +145,8 @@ def _pack_blocks(
 ) -> Iterator[list[int]]:
     """Batches of blocks in an order; a last batch that is not full is dropped, if it is not alone.
 
-    Blocks whose document is in the batch wait for the next one.
+    Blocks whose document is in the batch wait for the next one: the collator tells the blocks of a
+    batch apart by their documents.
     """
     waiting = deque(order)
     documents = blocks.document[-1] + 1

@@ -218,10 +218,11 @@ def _export_sentences(folder: Path, wanted: Collection[str]) -> pa.Table:
 
 def _export_links(folder: Path, sentences: pa.Table) -> pa.Table:
     """Id and other id of the links between some sentences, with the languages of both."""
-    languages = sentences.drop_columns(["text"])
     links = _read_export_table(folder, "links.csv", ["id", "other"])
+    languages = sentences.select(["id", "language"])
+    languages_of_other = languages.rename_columns(["other", "language_other"])
     linked = links.join(languages, "id", join_type="inner")
-    return linked.join(languages, "other", "id", join_type="inner", right_suffix="_other")
+    return linked.join(languages_of_other, "other", join_type="inner")
 
 
 def _read_export_table(folder: Path, name: str, columns: list[str]) -> pa.Table:

@@ -112,7 +112,7 @@ class CCPLoss(CrossLingualLoss):
         if not isinstance(head, AsymmetricBNHead):
             head = AsymmetricBNHead(model.get_embedding_dimension() or 0, **(head or {}))
         self.head = head
-        self.bank = self._make_bank(bank, bank_size)
+        self.bank = _make_bank(bank, bank_size, self.head.out_features)
         self.temperature = temperature
         self.cross_language_negatives = cross_language_negatives
         self.mask_same_document = mask_same_document
@@ -122,18 +122,6 @@ class CCPLoss(CrossLingualLoss):
         self.mini_batch_size = mini_batch_size
         self.layouts = _ccp_layouts(needs_language=not cross_language_negatives)
         keep_padding(model, mini_batch_size=mini_batch_size)
-
-    def _make_bank(
-        self,
-        bank: LanguageMemoryBank | Mapping[str, Any] | None,
-        size: int,
-    ) -> LanguageMemoryBank | None:
-        """The bank as it was given, or a new one; None where its size is 0."""
-        if isinstance(bank, LanguageMemoryBank):
-            return bank
-        if size == 0:
-            return None
-        return LanguageMemoryBank(self.head.out_features, size, **(bank or {}))
 
     def forward(
         self,
@@ -244,6 +232,19 @@ class CCPLoss(CrossLingualLoss):
             options["bank_size"] = self.bank.size
             options["bank_scope"] = self.bank.scope
         return options
+
+
+def _make_bank(
+    bank: LanguageMemoryBank | Mapping[str, Any] | None,
+    size: int,
+    features: int,
+) -> LanguageMemoryBank | None:
+    """The bank as it was given, or a new one; None where its size is 0."""
+    if isinstance(bank, LanguageMemoryBank):
+        return bank
+    if size == 0:
+        return None
+    return LanguageMemoryBank(features, size, **(bank or {}))
 
 
 def _tags_with_language(tags: Tags, centres: Tensor) -> Tags:

@@ -227,6 +227,7 @@ class MaskedLMLoss(CrossLingualLoss):
         """
         learns = torch.is_grad_enabled() and not frozen
         with torch.set_grad_enabled(learns):
+            # Through DDP's wrapper, where there is one: its forward pass synchronises gradients.
             output = self.model(features)
         # Where layers are averaged, token_embeddings are no longer what the checkpoint's head was
         # trained on.

@@ -56,7 +56,7 @@ class EncoderPreparation:
         if args.bf16 and args.device.type == "cpu":
             # There, the backward pass of PyTorch's fused attention is slow.
             take_back.enter_context(changed_attention(model, "eager"))
-        trainable.train_in_fp32([model, *loss_state.all_losses.values()])
+        trainable.weights_to_fp32([model, *loss_state.all_losses.values()])
         for weight in model.parameters():
             take_back.callback(weight.requires_grad_, weight.requires_grad)
         if args.freeze_embeddings:

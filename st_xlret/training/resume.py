@@ -20,7 +20,7 @@ from st_xlret.secrets import without_secrets
 from st_xlret.training.arguments import ScriptArguments
 from st_xlret.training.checkpoints import last_checkpoint, read_record
 from st_xlret.training.preparation import EncoderPreparation
-from st_xlret.training.trainable import train_in_fp32
+from st_xlret.training.trainable import weights_to_fp32
 from st_xlret.training.trainer import CrossLingualTrainer
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> None
     folder = checkpoint
     if args.load_best_model_at_end and state.best_model_checkpoint:
         folder = checkpoint.parent / Path(state.best_model_checkpoint).name
-    train_in_fp32([trainer.model])
+    weights_to_fp32([trainer.model])
     preparation = EncoderPreparation()
     preparation.remember_start(trainer.model, args, trainer.loss_state)
     trainer.loss_state.take_start(checkpoint)

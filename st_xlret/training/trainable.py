@@ -52,7 +52,7 @@ def add_lora(model: SentenceTransformer, rank: int) -> None:
         transformer.add_adapter(adapters)
 
 
-def train_in_fp32(modules: Iterable[nn.Module]) -> None:
+def weights_to_fp32(modules: Iterable[nn.Module]) -> None:
     """Turn weights of 16 bits into those of 32, in place: small updates would be rounded away.
 
     Quantised weights stay, as they are not trained.

@@ -33,7 +33,7 @@ def build_losses(
 
 
 def _build_loss(loss: LossOrMaker, model: SentenceTransformer, anew: bool) -> nn.Module:
-    """One of `build_losses`.
+    """A loss as it is, or made by a function of the model.
 
     With `anew`, a `ValueError` refuses a loss of this package that is no function.
     """
