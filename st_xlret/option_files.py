@@ -64,13 +64,18 @@ def _compose(file: str) -> yaml.Node | None:
     """The nodes of a YAML file, whose values are texts still; None of an empty one."""
     try:
         text = Path(file).expanduser().read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: no text in UTF-8 ({error})") from error
+    try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{file}, line {mark.line + 1}" if mark else file
         raise ValueError(f"{place}: {error.problem}") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: no text in UTF-8 ({error})") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{error.character:04X}"
+        raise ValueError(f"{file}, line {line}: {character}: {error.reason}") from error
 
 
 def _value_of(node: yaml.Node) -> str | list[str] | None:

@@ -205,6 +205,8 @@ def test_errors_and_usage_call_the_program_by_its_name(capsys: Any) -> None:
         ("- 1", "a mapping"),
         ("", "a mapping"),
         ("count: 1\na: [", "options.yaml, line "),
+        ("count: 1\nlanguages: [de, f\x00r]", r"options.yaml, line 2: U\+0000: special"),
+        ("# \x1b[0m\ncount: 1", r"options.yaml, line 1: U\+001B: special"),
     ],
 )
 def test_what_does_not_fit_in_a_file_is_named(

@@ -6,9 +6,8 @@ r"""Map stored vectors by a calibration, into something new beside them.
     st-xlret apply map/ --vectors "postgresql://me@host/database?table=docs&column=embedding" \
         --into mapped
 
-The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. In a database
-but LanceDB, the same command continues what was interrupted, maps rows that were added since, and
-maps those again whose vector has changed. A map of queries alone (--queries_only) needs no `apply`.
+The map is what `st-xlret calibrate --vectors` has written. Nothing is overwritten. A map of queries
+alone (--queries_only) needs no `apply`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from st_xlret.commands.sources import StoreArguments
 from st_xlret.options import name_leading_words, parse, required_option
 from st_xlret.stores.apply import apply_calibration
 from st_xlret.stores.left_out import counts_in_words
+from st_xlret.stores.registry import STORES
 
 
 @dataclass
@@ -34,7 +34,9 @@ class Arguments:
 def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     """Run the command `apply`."""
     words = name_leading_words(arguments, "map")
-    options, stored = parse([Arguments, StoreArguments], words, description=__doc__, prog=prog)
+    options, stored = parse(
+        [Arguments, StoreArguments], words, description=_description(), prog=prog
+    )
     calibration = st_xlret.VectorCalibration.load(options.map)
     with stored.open_store() as store:
         applied = apply_calibration(calibration, store, options.into, show_progress_bar=True)
@@ -44,3 +46,12 @@ def main(arguments: Sequence[str], *, prog: str = "st-xlret apply") -> None:
     if applied.changed:
         again = f", {applied.changed} of them again, as their vector has changed"
     print(f"{applied.written} rows written to {options.into}{again}")
+
+
+def _description() -> str:
+    """What the command does, and in which kinds of stores it goes on."""
+    continued = ", ".join(kind.name for kind in STORES if kind.is_continued)
+    return (
+        f"{__doc__}\nIn {continued}, the same command continues what was interrupted,\n"
+        "maps rows that were added since, and maps those again whose vector has changed.\n"
+    )

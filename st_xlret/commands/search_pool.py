@@ -93,7 +93,7 @@ class SearchPool:
                 f"the vectors of {store.name} are made by another model than {self.encoder} "
                 f"(it names {store.model}): index again, or name its model"
             )
-        if store.origin and not self._has_made(store.origin):
+        if store.origin and not self._is_made_by_map(store.origin):
             raise ValueError(
                 f"the vectors of {store.name} are mapped, by {store.origin}: name that map "
                 "(--map); mapped vectors stand first, others in --compare"
@@ -110,8 +110,8 @@ class SearchPool:
                 stacklevel=3,
             )
 
-    def _has_made(self, origin: str) -> bool:
-        """Whether the calibration has made vectors of this origin."""
+    def _is_made_by_map(self, origin: str) -> bool:
+        """Whether the map that was named has made vectors of this origin."""
         from st_xlret.stores.base import Origin
 
         if self.calibration is None:
@@ -142,7 +142,7 @@ class SearchPool:
         vectors = self._embed(queries)
         answers = [Answer(self.options.top_k) for _ in queries]
         languages: set[str] = set()
-        for rows in self._rows_with_text():
+        for rows in self._rows_to_search():
             languages.update(rows.language)
             for answer, vector in zip(answers, vectors, strict=True):
                 answer.add(rows, self._scores(rows.vectors, vector))
@@ -221,13 +221,13 @@ class SearchPool:
         Its score stays, and so does its text where there is no other.
         """
         versions = [Answer(self.options.top_k) for _ in answers]
-        for rows in self._rows_with_text():
+        for rows in self._rows_to_search():
             for number, version in enumerate(versions):
                 some = rows.versions_of_groups(answers[number].groups, languages[number])
                 version.add(some, self._scores(some.vectors, vectors[number]))
         return [answer.shown_by(version) for answer, version in zip(answers, versions, strict=True)]
 
-    def _rows_with_text(self) -> Iterator[StoredRows]:
+    def _rows_to_search(self) -> Iterator[StoredRows]:
         """The rows that have texts, with vectors as they are compared, in the order of the store.
 
         A text that names no group is a group of its own: its number among all rows, which each

@@ -111,12 +111,12 @@ class Store(AbstractContextManager["Store"]):
         self.close()
 
     def batches(self, *, texts: bool = False) -> Iterator[pa.RecordBatch]:
-        """All rows, in constant memory.
+        """All rows in the order of the store, the same in each pass, in constant memory.
 
         The batches have the columns `id` (the store's key, the column `id` or `_id` of a table, or
-        else the number from 0), `vector` (lists of `dimension` float32), `language`, `document`,
-        `text`, `source` and `group`; null where a row has none. With `texts`, the last three are
-        read too.
+        else the number from 0), `vector` (a `FixedSizeList` of `dimension` float32), `language`,
+        `document`, `text`, `source` and `group`; null where a row has none. The last three are read
+        with `texts`, or where a text field is named, as languages may be identified in it.
         """
         with self.sanitize_errors():
             yield from self.read(texts or self.fields.text is not None)

@@ -122,7 +122,7 @@ def open_store(
     Args:
         address: A file, a folder of Parquet files, or what names vectors in a database, as the
             guide of stored vectors has it for each kind.
-        vector_field: Column of the vectors in Parquet and LanceDB. Default: `vector`.
+        vector_field: Column of the vectors in a table whose address names none. Default: `vector`.
         language_field: Field of the languages, such as `metadata.language`. Default: the first
             usual one of a row.
         text_field: Field of the texts. Rows without a language then get the one that the extra

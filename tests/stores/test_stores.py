@@ -91,11 +91,19 @@ def test_init_alone_sets_the_attributes_of_a_store(store: type[Store]) -> None:
         assert is_init or not of_store, f"{method} sets {of_store}"
 
 
+def ids_in_order(store: Store, *, texts: bool) -> list[str]:
+    """The ids as a pass gives them."""
+    table = pa.Table.from_batches(store.batches(texts=texts))
+    ids: list[str] = table["id"].to_pylist()
+    return ids
+
+
 def test_rows_and_a_sample(made: Made, opened: Opened) -> None:
     store = opened(made.address)
     content = read(store)
     assert (len(store), store.dimension) == (10, 4)
     assert len(set(content.ids)) == 10
+    assert ids_in_order(store, texts=False) == ids_in_order(store, texts=True)
     np.testing.assert_allclose(content.vectors, VECTORS, atol=1e-3)
     assert content.languages == LANGUAGES
     assert content.texts == (TEXTS if made.kind.has_fields else [None] * 10)
