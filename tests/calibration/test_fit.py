@@ -212,6 +212,17 @@ def test_rotations_are_found_on_what_the_steps_before_leave() -> None:
         fit({**rows, "fr": rows["fr"][:5]}, "rotate", min_texts=2)
 
 
+def test_pairs_of_any_lengths_give_the_rotation_of_unit_vectors() -> None:
+    lengths = np.random.default_rng(0).uniform(0.1, 100, size=(80, 1))
+    longer = {"fr": (DOCUMENTS["fr"] * lengths, DOCUMENTS["en"])}
+    of_unit_length = {"fr": (UNIT["fr"], UNIT["en"])}
+    rows = {code: DOCUMENTS[code] for code in ("en", "fr")}
+    steps = ["shift", "rotate"]
+    fitted = VectorCalibration.fit(rows, steps=steps, pairs=longer)
+    expected = VectorCalibration.fit(rows, steps=steps, pairs=of_unit_length)
+    np.testing.assert_allclose(maps_of(fitted), maps_of(expected), atol=1e-9)
+
+
 def test_lsar_beside_a_step_that_does_not_suit_search_keeps_all_of_the_mean() -> None:
     by_default = maps_of(fit(DOCUMENTS, "lsar", "lir"))
     np.testing.assert_array_equal(by_default, maps_of(fit(DOCUMENTS, "lsar", "lir", keep_mean=1)))
@@ -227,7 +238,7 @@ def with_row(number: float) -> dict[str, Any]:
     [
         (with_row(np.nan), {}, "'fr'.*row 80"),
         (with_row(1e-25), {}, "'fr'.*row 80"),
-        ({"en": DOCUMENTS["en"]}, {}, "two languages"),
+        ({"en": DOCUMENTS["en"]}, {}, "languages: 2 at least"),
         ({**DOCUMENTS, "ja": DOCUMENTS["en"][:3]}, {}, r"'ja': \(3, 12\)"),
         ({**DOCUMENTS, "ja": DOCUMENTS["en"][:, :8]}, {}, r"'ja': \(80, 8\)"),
         (NARROW, {}, "3 of 3 dimensions"),
@@ -246,6 +257,21 @@ def with_row(number: float) -> dict[str, Any]:
             DOCUMENTS,
             {"pairs": {"ja": (DOCUMENTS["fr"], DOCUMENTS["en"])}, "steps": ["rotate"]},
             "'ja'",
+        ),
+        (
+            DOCUMENTS,
+            {"pairs": {"fr": (DOCUMENTS["fr"][:60], DOCUMENTS["en"])}, "steps": ["rotate"]},
+            r"'fr'.*\(60, 12\) and \(80, 12\)",
+        ),
+        (
+            DOCUMENTS,
+            {"pairs": {"fr": (NARROW["fr"], NARROW["en"])}, "steps": ["rotate"]},
+            "'fr' are vectors of 12 numbers",
+        ),
+        (
+            DOCUMENTS,
+            {"pairs": {"fr": (with_row(0)["fr"], with_row(0)["fr"])}, "steps": ["rotate"]},
+            "pairs in 'fr'",
         ),
     ],
 )
