@@ -269,7 +269,7 @@ def _query_entries(queries: Any, wanted: Wanted) -> Iterator[_Entry]:
     if isinstance(queries, Mapping | Dataset):
         yield from _row_entries(queries, wanted)
         return
-    sources, collections = split_sources(_as_list(queries))
+    sources, collections = split_sources(queries)
     for collection in collections:
         if not isinstance(collection, Dataset):
             raise DataError(
@@ -304,21 +304,12 @@ def _text_entries(
         yield from _row_entries(texts, wanted)
         return
     bad_lines = BadLines(skip_bad_lines)
-    for document in read_documents(
-        _as_list(texts), languages=wanted, unit=unit, bad_lines=bad_lines
-    ):
+    for document in read_documents(texts, languages=wanted, unit=unit, bad_lines=bad_lines):
         # A document in several languages is one in each.
         name = f"{document.language} {document.id}"
         for text in filter(None, document.sentences):
             yield _Entry(document.language, text, document.file, name)
     bad_lines.warn()
-
-
-def _as_list(paths: Any) -> list[Any]:
-    """Paths or data sets as a list; a path alone is one."""
-    if isinstance(paths, str | Path):
-        return [paths]
-    return list(paths)
 
 
 def _row_entries(texts: Texts | Dataset, wanted: Wanted) -> Iterator[_Entry]:

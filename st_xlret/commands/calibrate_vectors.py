@@ -100,7 +100,7 @@ class _Judged:
 
     @property
     def best(self) -> float:
-        """The strength by which the half that chooses finds most."""
+        """The strength by which the half that chooses finds most; of equal ones the lowest."""
         return max(self.recalls, key=lambda strength: self.recalls[strength].first.overall)
 
     def __str__(self) -> str:
@@ -152,14 +152,16 @@ def _as_json(recall: Recall) -> dict[str, float]:
 
 
 def _judge(fitted: VectorCalibration, store: Store, queries: Store, options: Arguments) -> _Judged:
-    """What judged queries find at each strength, among them 0 and the one that is asked for.
+    """What judged queries find at each strength, among them 0 and that of the map.
 
-    By `auto` the best is used, but for a rotation, which is fitted at one strength.
+    By `auto` the best is used, but for a rotation: it is fitted at one strength, and beside that 0
+    alone is looked at.
     """
     from st_xlret.calibration import judged_recall
     from st_xlret.calibration.comparison import STRENGTHS
 
-    maps = {at: fitted.at(at) for at in sorted({*STRENGTHS, fitted.strength})}
+    others = (0.0,) if options.fit_options.rotates else STRENGTHS
+    maps = {at: fitted.at(at) for at in sorted({*others, fitted.strength})}
     qrels = str(options.qrels)
     recalls = judged_recall(_usable_rows(store), _usable_rows(queries), qrels, maps)
     judged = _Judged(recalls, fitted.strength)

@@ -3,14 +3,17 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import st_xlret
 from st_xlret import VectorCalibration
+from st_xlret.calibration import rotation
 from st_xlret.commands.apply import main as apply
 from st_xlret.commands.calibrate import main
 from st_xlret.commands.report import main as report
@@ -163,6 +166,19 @@ def test_judged_queries_choose_the_strength_and_are_reported(
     main([*command, "--qrels", str(qrels), "--strength", "0", "--overwrite"])
     assert f"strength 0 was asked for, and {best:g} is best" in capsys.readouterr().out
     assert VectorCalibration.load(output).strength == 0
+
+
+def test_a_rotation_is_judged_at_one_strength_beside_none(
+    vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = Mock(return_value=(torch.eye(16, dtype=torch.float64), "identity"))
+    monkeypatch.setattr(rotation, "unsupervised_rotation", search)
+    command = ["--vectors", vectors, "--queries", vectors, "--output", str(tmp_path / "map")]
+    command += ["--steps", "shift", "rotate"]
+    main([*command, "--qrels", str(write_qrels(tmp_path / "qrels.tsv"))])
+    judged = json.loads((tmp_path / "map" / "language_bias.json").read_text())["judged"]
+    assert [row["strength"] for row in judged] == [0, 1]
+    assert search.call_count == 2, "of German and of French, once each"
 
 
 def test_queries_have_one_address(vectors: str, tmp_path: Path) -> None:
