@@ -103,8 +103,8 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
             encoder.model, args, languages=kept
         )
     pairs, pair_evaluator = data.pairs_and_evaluator(args.seed)
-    others = data.load_documents() if method.language_weight else None
-    check_data(questions, pairs, method)
+    others = data.load_documents()
+    check_data(questions, pairs, others, method)
 
     # 2. The encoder, or two of them, which start alike.
     texts = text_and_language_columns(questions=questions, pairs=pairs, others=others)
@@ -134,7 +134,12 @@ def main(arguments: list[str] | None = None) -> dict[str, Any]:
     return run.train_and_save(trainer, entries, evaluators=evaluators, test=test, tag=TAG)
 
 
-def check_data(questions: Dataset | None, pairs: Dataset | None, method: IRArguments) -> None:
+def check_data(
+    questions: Dataset | None,
+    pairs: Dataset | None,
+    others: Dataset | None,
+    method: IRArguments,
+) -> None:
     """Refuse data that leave nothing to train on, and weights of losses without data."""
     needs_pairs = method.semantic_weight or method.language_weight
     if questions is None and not needs_pairs:
@@ -144,6 +149,8 @@ def check_data(questions: Dataset | None, pairs: Dataset | None, method: IRArgum
             "there are no translations: give --pairs, "
             "or set --semantic_weight and --language_weight to 0"
         )
+    if others is not None and not method.language_weight:
+        raise ValueError("--documents are for the language loss: set --language_weight above 0")
 
 
 def semantic_loss(

@@ -1,6 +1,7 @@
 """Everything that a loss owns is kept across checkpoints and ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 from weakref import WeakSet
@@ -66,6 +67,16 @@ class LossStateCallback(TrainerCallback):
         """The fingerprint of the weights that the run began with."""
         self.keeps_start = False
         """Whether a resumed run has to begin with them, as where a part of them is kept."""
+
+    @contextmanager
+    def resuming(self, checkpoint: str | None) -> Iterator[None]:
+        """The context of a training; a checkpoint goes before that of the callback."""
+        given = self.resume_from
+        self.resume_from = checkpoint or given
+        try:
+            yield
+        finally:
+            self.resume_from = given
 
     def watch_losses(self, losses: Losses) -> None:
         """Set `all_losses` by name and, of these, `losses` of this package; those of before go."""

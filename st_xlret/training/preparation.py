@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from st_xlret.encoding import fingerprint
+from st_xlret.hub.loading import check_finite
 from st_xlret.modules.adapters import has_adapters, merge_adapters
 from st_xlret.modules.encoders import outermost_transformers
 from st_xlret.training import trainable
@@ -77,7 +78,7 @@ class EncoderPreparation:
     ) -> None:
         """Keep what a training begins with.
 
-        The weights, where `keep_trained` leaves a part of them, for `go_back_to_start`. Then
+        The weights, where `keep_trained` leaves a part of them, for `finish`. Then
         `loss_state` refuses to resume from other ones. Their fingerprint goes to it, where
         checkpoints or somebody who compares need it.
         """
@@ -89,9 +90,22 @@ class EncoderPreparation:
         if is_needed and not has_adapters(model):
             loss_state.start = fingerprint(model)
 
-    def go_back_to_start(self, model: SentenceTransformer, keep_trained: float) -> None:
+    def finish(
+        self,
+        model: SentenceTransformer,
+        args: CrossLingualTrainingArguments,
+        loss_state: LossStateCallback,
+    ) -> None:
         """Let the trained weights go a part of the way back to those of `remember_start`."""
-        trainable.interpolate_weights(model, self._original, keep_trained)
+        trainable.interpolate_weights(model, self._original, args.keep_trained)
+        check_weights(model, loss_state)
+
+
+def check_weights(model: SentenceTransformer, loss_state: LossStateCallback) -> None:
+    """Refuse weights of an encoder or of losses that are not finite."""
+    check_finite(model)
+    for loss in loss_state.losses.values():
+        check_finite(loss)
 
 
 @contextmanager

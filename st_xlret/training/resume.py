@@ -141,7 +141,7 @@ def restore_finished_run(trainer: CrossLingualTrainer, checkpoint: Path) -> None
     trainer.loss_state.take_start(checkpoint)
     trained = merge_adapters(SentenceTransformer(str(folder), device="cpu"))
     trainer.model.load_state_dict(trained.state_dict())
-    preparation.go_back_to_start(trainer.model, args.keep_trained)
+    preparation.finish(trainer.model, args, trainer.loss_state)
     trainer.state = state
 
 

@@ -28,7 +28,6 @@ from st_xlret.encoding import (
 )
 from st_xlret.encoding.batches import padding_options
 from st_xlret.hub.card import ensure_card_data
-from st_xlret.hub.loading import check_finite
 from st_xlret.hub.repository import ensure_repository
 from st_xlret.losses.base import CrossLingualLoss, package_loss
 from st_xlret.modules import freeze_unused
@@ -42,7 +41,7 @@ from st_xlret.training.argument_checks import (
 )
 from st_xlret.training.arguments import CrossLingualTrainingArguments, cross_lingual_arguments
 from st_xlret.training.loss_state import LossStateCallback
-from st_xlret.training.preparation import EncoderPreparation
+from st_xlret.training.preparation import EncoderPreparation, check_weights
 from st_xlret.training.text_lengths import check_length, flattened_prompts
 from st_xlret.training.trainer_losses import (
     DataSets,
@@ -316,16 +315,17 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         *args: Any,
         **kwargs: Any,
     ) -> Any:
-        """Train as the host does.
+        """Train as the host does; then the weights go back as far as `keep_trained` says.
 
         What the arguments change for that alone is taken back, after an exception too. A
-        `ValueError` says that there were too few rows for a step.
+        `ValueError` says that no step was trained, for there were too few rows, or that a weight is
+        not finite.
         """
-        self.loss_state.resume_from = None
-        if isinstance(resume_from_checkpoint, str):
-            self.loss_state.resume_from = resume_from_checkpoint
         self._loss_values = {}
-        with self._preparation.open():
+        checkpoint = None
+        if isinstance(resume_from_checkpoint, str):
+            checkpoint = resume_from_checkpoint
+        with self.loss_state.resuming(checkpoint), self._preparation.open():
             if self.model_init is None:
                 self._prepare_encoder()
             result = super().train(resume_from_checkpoint, *args, **kwargs)
@@ -334,8 +334,7 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
                     "no step was trained: there are fewer rows than a batch has "
                     f"({self.args.train_batch_size}), and smaller batches are dropped"
                 )
-            self._preparation.go_back_to_start(self.model, self.args.keep_trained)
-        self._check_weights()
+            self._preparation.finish(self.model, self.args, self.loss_state)
         card = ensure_card_data(self.model)
         card.training_seconds = result.metrics.get("train_runtime")
         return result
@@ -451,18 +450,22 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
         super().log(logs, *args, **kwargs)
 
     def _mean_losses(self) -> dict[str, float]:
-        """The mean of each loss over all ranks."""
-        names = sorted(name for name in self._loss_values if name)
-        if not names:
+        """The mean of each loss over all ranks, which call it together.
+
+        All of them add up all data sets: the host's sampler gives ranks batches of different ones.
+        """
+        if not isinstance(self.train_dataset, Mapping):
             return {}
+        names = sorted(self.train_dataset)
         sums = []
         for name in names:
-            values = self._loss_values[name]
-            sums.append([sum(values), len(values)])
+            values = self._loss_values.get(name, [])
+            sums.append([sum(values), float(len(values))])
         sums_of_rank = torch.tensor(sums, device=self.args.device)
         means = {}
         for name, (total, count) in zip(names, self.accelerator.reduce(sums_of_rank), strict=True):
-            means[f"loss_{name}"] = round(float(total) / float(count), 4)
+            if count:
+                means[f"loss_{name}"] = round(float(total) / float(count), 4)
         return means
 
     # Evaluation
@@ -488,16 +491,10 @@ class CrossLingualTrainer(SentenceTransformerTrainer):
 
         Beside a merged model, no files of adapters stay, which would be read in place of it.
         """
-        self._check_weights()
+        check_weights(self.model, self.loss_state)
         super().save_model(output_dir, *args, **kwargs)
         if self.args.should_save and not has_adapters(self.model):
             delete_adapters(Path(output_dir or str(self.args.output_dir)))
-
-    def _check_weights(self) -> None:
-        """Refuse weights of encoder or losses that are not finite."""
-        check_finite(self.model)
-        for loss in self.loss_state.losses.values():
-            check_finite(loss)
 
 
 def _adapt_arguments(

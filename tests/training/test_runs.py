@@ -21,7 +21,16 @@ from st_xlret.losses import CCPLoss, CZNCELoss, MaskedLMLoss, SemanticContrastiv
 from st_xlret.modules import LanguageMemoryBank
 from st_xlret.training import LOSS_STATE_FILE, CrossLingualTrainer, LossStateCallback
 from tests import tiny
-from tests.training.runs import ALONE, KINDS, Recorder, arguments, changed, run_of, state_of
+from tests.training.runs import (
+    ALONE,
+    KINDS,
+    Recorder,
+    arguments,
+    changed,
+    run_of,
+    state_of,
+    system_of,
+)
 
 
 def trained(kind: str, folder: Path, **options: Any) -> tuple[Any, Recorder]:
@@ -82,6 +91,26 @@ def test_a_training_after_a_resumed_one_begins_anew(tmp_path: Path) -> None:
     trainer.args.max_steps = 1
     trainer.train()
     assert trainer.loss_state.resume_from is None
+
+
+def test_the_callback_of_the_user_says_where_its_state_lies(tmp_path: Path) -> None:
+    trained("ccp", tmp_path / "run", max_steps=1, save_strategy="steps", save_steps=1)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    state = tmp_path / "run" / "checkpoint-1" / LOSS_STATE_FILE
+    state.rename(moved / LOSS_STATE_FILE)
+    system = system_of("ccp", tiny.transformer())
+    callback = LossStateCallback(system.losses, resume_from=moved)
+    trainer = CrossLingualTrainer(
+        system.losses["ccp"].model,
+        arguments(tmp_path / "run", max_steps=2),
+        system.datasets,
+        loss=system.losses,
+        callbacks=[callback],
+    )
+    trainer.train(resume_from_checkpoint=True)
+    assert trainer.state.global_step == 2
+    assert callback.resume_from == moved
 
 
 def test_a_checkpoint_is_a_plain_model_and_the_losses_state_beside_it(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ BAD = [
     ("ml-ctl", "--pairs", "--pairs"),
     ("ml-ctl", "--from_scratch static", "ML-CTL-CZ.*Transformer"),
     ("language-agnostic-ir", "--pairs", "--pairs"),
+    ("language-agnostic-ir", "--language_weight 0", "--documents"),
     ("retriever", "--retrieval", "questions"),
     ("search", "--pairs", "--pairs"),
     ("search", "--pivot de", "'de'"),

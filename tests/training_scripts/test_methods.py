@@ -38,11 +38,15 @@ SCORE = "pairs_average_accuracy"
         ("msm", "--documents", {"pairs": 1}),
         # Retrieval comes last: it uses both encoders, which several processes need at the end.
         ("language-agnostic-ir", "", {"semantic": 1, "language": 1, "retrieval": 1}),
-        ("language-agnostic-ir", "--language_weight 0", {"semantic": 1, "retrieval": 1}),
+        (
+            "language-agnostic-ir",
+            "--documents --language_weight 0",
+            {"semantic": 1, "retrieval": 1},
+        ),
         ("language-agnostic-ir", "--retrieval", {"semantic": 1, "language": 1}),
         (
             "language-agnostic-ir",
-            "--pairs --semantic_weight 0 --language_weight 0",
+            "--pairs --documents --semantic_weight 0 --language_weight 0",
             {"retrieval": 1},
         ),
         ("search", "--questions_ratio 0.3", {"query": 0.35, "document": 0.35, "questions": 0.3}),
