@@ -25,7 +25,7 @@ class RowCounts(NamedTuple):
     Attributes:
         written: How many were written.
         left_out: How many were not, by the reason. Those that are mapped already are not counted.
-        changed: How many of those written had been mapped before, when they had another vector.
+        changed: How many of those written had another mapped vector before.
     """
 
     written: int

@@ -120,7 +120,7 @@ class ChromaStore(Store):
             entry = {name: entries[name][row] for name in _BESIDE}
             is_other[row] = _has_changed(entry, there[ids[row]])
         due = due.with_others(is_other)
-        counts.count(due)
+        counts.add(due)
         is_sent = due.is_new | due.is_changed
         if is_sent.any():
             copies = {name: list(compress(entries[name], is_sent)) for name in ("ids", *_BESIDE)}

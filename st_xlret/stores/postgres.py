@@ -83,10 +83,10 @@ _UPDATE = """
 UPDATE {{table}} SET {{new}} = mapped_rows.mapped
 FROM mapped_rows WHERE {{table}}.{{key}} = mapped_rows.key::{key_type}
 """
-_COUNT_UPDATED = """
-SELECT count(*), count({{table}}.{{key}}), count({{table}}.{{key}}) FILTER (
-    WHERE {{table}}.{{new}} IS NOT DISTINCT FROM mapped_rows.mapped)
+_NOT_UPDATED = """
+SELECT mapped_rows.key, {{table}}.{{key}} IS NULL
 FROM mapped_rows LEFT JOIN {{table}} ON {{table}}.{{key}} = mapped_rows.key::{key_type}
+WHERE {{table}}.{{key}} IS NULL OR {{table}}.{{new}} IS DISTINCT FROM mapped_rows.mapped
 """
 # 3 and 3.0 are one number.
 _JSON_AS_TEXT = """
@@ -306,10 +306,12 @@ class PostgresStore(Store):
         The rows are counted.
         """
         due = due_rows(batch_vectors(batch), there, self.numbers)
-        counts.count(due)
         is_written = due.is_new | due.is_changed | due.is_stale
+        gone = set()
         if is_written.any():
-            counts.gone += self._update_column(new, batch.filter(pa.array(is_written)))
+            gone = self._update_column(new, batch.filter(pa.array(is_written)))
+        is_gone = [key in gone for key in batch.column("id").to_pylist()]
+        counts.add(due, np.array(is_gone))
 
     def _add_column(self, new: Any, comment: str) -> None:
         """Add the column with its comment, both or none."""
@@ -376,8 +378,8 @@ class PostgresStore(Store):
         numbers = [None if vector is None else vector.to_numpy() for vector in vectors]
         return self.checked_matrix(keys, numbers)
 
-    def _update_column(self, new: Any, batch: pa.RecordBatch) -> int:
-        """Write a batch as a whole, or not at all. Gives the number of rows that are gone.
+    def _update_column(self, new: Any, batch: pa.RecordBatch) -> set[str]:
+        """Write a batch as a whole, or not at all. Gives the keys of rows that are gone.
 
         A row whose vector is null gets null.
         """
@@ -386,9 +388,9 @@ class PostgresStore(Store):
         keys = batch.column("id").to_pylist()
         vectors = batch_vectors(batch)
         update = self._format(_UPDATE.format(key_type=self._key_type), new=new)
-        count = self._format(_COUNT_UPDATED.format(key_type=self._key_type), new=new)
+        not_updated = self._format(_NOT_UPDATED.format(key_type=self._key_type), new=new)
 
-        def run(cursor: Any) -> int:
+        def run(cursor: Any) -> set[str]:
             cursor.execute(_STAGE.format(kind=self.type_name))
             with cursor.copy(_STAGE_ROWS) as copy:
                 copy.set_types(["text", self.type_name])
@@ -396,11 +398,13 @@ class PostgresStore(Store):
                     value = None if np.isnan(vector[0]) else vector_class(vector)
                     copy.write_row((key, value))
             cursor.execute(update, ())
-            sent, present, stored = cursor.execute(count, ()).fetchone()
-            self.check_all_stored(present, stored)
-            return int(sent - present)
+            others = cursor.execute(not_updated, ()).fetchall()
+            gone = {key for key, is_gone in others if is_gone}
+            self.check_all_stored(len(keys) - len(gone), len(keys) - len(others))
+            return gone
 
-        return int(self._run_briefly(run))
+        gone: set[str] = self._run_briefly(run)
+        return gone
 
     def _fetch(self, query: Any, values: Any = ()) -> list[tuple[Any, ...]]:
         """All rows of a query, which is executed with values: a % in it is doubled."""

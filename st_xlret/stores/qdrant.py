@@ -127,15 +127,16 @@ class QdrantStore(Store):
             compared = mapped / np.linalg.norm(mapped, axis=1, keepdims=True)
         there = vector_matrix(target.stored_vectors(records), self.dimension)
         due = due_rows(compared, there, self.numbers).with_others(target.changed_payloads(records))
-        counts.count(due)
         target.remove_vectors([records[row].id for row in np.flatnonzero(due.is_stale).tolist()])
         places = np.flatnonzero(due.is_new | due.is_changed).tolist()
+        is_gone = np.zeros(len(records), bool)
         if places:
             sent = [records[row] for row in places]
             target.send_vectors(sent, mapped[places].tolist())
-            present, stored = target.count_stored([record.id for record in sent])
-            self.check_all_stored(present, stored)
-            counts.gone += len(sent) - present
+            present, stored = target.find_stored([record.id for record in sent])
+            self.check_all_stored(len(present), stored)
+            is_gone[places] = [record.id not in present for record in sent]
+        counts.add(due, is_gone)
 
     def close(self) -> None:
         """Let other programs use a folder of the local mode."""
@@ -227,8 +228,8 @@ class _Target(ABC):
         """Write the mapped vectors of some records in the place of others or none."""
 
     @abstractmethod
-    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
-        """How many of the points that were sent are there still, and how many have the vector."""
+    def find_stored(self, ids: list[Any]) -> tuple[set[Any], int]:
+        """Which of the points that were sent are there still, and how many have the vector."""
 
     @abstractmethod
     def warn_of_others(self, count: int) -> None:
@@ -295,12 +296,14 @@ class _NewVector(_Target):
             if not isinstance(error, KeyError) and getattr(error, "status_code", 0) != 404:
                 raise
 
-    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
-        """How many are there still, and how many have the vector."""
+    def find_stored(self, ids: list[Any]) -> tuple[set[Any], int]:
+        """Which are there still, and how many have the vector."""
+        collection = self.store.collection
+        present = self.client.retrieve(collection, ids, with_payload=False)
         of_ids = self.models.HasIdCondition(has_id=ids)
         has_vector = self.models.HasVectorCondition(has_vector=self.into)
-        present = self._count_points(self.store.collection, of_ids)
-        return present, self._count_points(self.store.collection, of_ids, has_vector)
+        stored = self._count_points(collection, of_ids, has_vector)
+        return {record.id for record in present}, stored
 
 
 class _NewCollection(_Target):
@@ -373,7 +376,7 @@ class _NewCollection(_Target):
             points.append(self.models.PointStruct(id=record.id, vector=copied, payload=payload))
         self.client.upsert(self.into, points)
 
-    def count_stored(self, ids: list[Any]) -> tuple[int, int]:
+    def find_stored(self, ids: list[Any]) -> tuple[set[Any], int]:
         """All, and those that were copied: what is deleted meanwhile stays in the copy."""
         of_ids = self.models.HasIdCondition(has_id=ids)
-        return len(ids), self._count_points(self.into, of_ids)
+        return set(ids), self._count_points(self.into, of_ids)

@@ -15,7 +15,7 @@ _LEAST_TOLERANCE = 1e-5
 
 @dataclass
 class RerunCounts:
-    """What `Store.write` has found of an earlier run; rows that it wrote anew are not counted.
+    """What `Store.write` has done with rows that have a mapped vector, but for new ones.
 
     Attributes:
         gone: Rows that were deleted in the store before they could be written.
@@ -27,10 +27,16 @@ class RerunCounts:
     kept: int = 0
     changed: int = 0
 
-    def count(self, due: "Due") -> None:
-        """Count the rows of a batch that had a mapped vector before, once for each batch."""
-        self.kept += int(due.is_kept.sum())
-        self.changed += int(due.is_changed.sum())
+    def add(self, due: "Due", is_gone: NDArray[np.bool_] | None = None) -> None:
+        """Count the rows of a batch that is written; `is_gone`, (n,), by default of none.
+
+        Stale rows are not counted: they have no mapped vector now, and are left out for that.
+        """
+        if is_gone is None:
+            is_gone = np.zeros_like(due.is_stale)
+        self.gone += np.count_nonzero(is_gone & ~due.is_stale)
+        self.kept += np.count_nonzero(due.is_kept)
+        self.changed += np.count_nonzero(due.is_changed & ~is_gone)
 
 
 class Due(NamedTuple):

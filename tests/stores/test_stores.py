@@ -388,6 +388,33 @@ def test_points_that_are_deleted_while_a_named_vector_is_written(
         apply_calibration(fitted(store), store, "second")
 
 
+@pytest.mark.parametrize("name", ["postgresql", "named_qdrant"])
+def test_rows_that_are_deleted_during_a_rerun_are_no_rows_that_it_wrote(
+    name: str, request: pytest.FixtureRequest, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = stores.MAKERS[name]
+    address = maker.make(request.getfixturevalue)
+    store: Any = opened(address)
+    calibration = fitted(store)
+    apply_calibration(calibration, store, "mapped")
+    store.close()
+    assert maker.change is not None
+    maker.change(request.getfixturevalue)  # one row has another vector now, and one has none
+    store = opened(address)
+    transform = VectorCalibration.transform
+
+    def others_delete(*given: Any) -> Any:
+        if name == "postgresql":
+            request.getfixturevalue("sql")("DELETE FROM docs WHERE key IN (0, 7)")
+        else:
+            store.client.delete("docs", [0])
+        return transform(*given)
+
+    monkeypatch.setattr(VectorCalibration, "transform", others_delete)
+    left_out = {"without a vector that can be mapped": 1, "deleted meanwhile": 1}
+    assert apply_calibration(calibration, store, "mapped") == (0, left_out, 0)
+
+
 def test_row_policies_of_postgresql(build: Build, sql: Sql, opened: Opened) -> None:
     address = build("postgresql")
     sql("DROP ROLE IF EXISTS tenant; CREATE ROLE tenant LOGIN; ALTER TABLE docs OWNER TO tenant")
@@ -409,7 +436,7 @@ def test_rows_that_come_and_go_in_postgresql(build: Build, sql: Sql, opened: Ope
     calibration = fitted(store)
     update = store._update_column
 
-    def others_write(*batch: Any) -> int:
+    def others_write(*batch: Any) -> set[str]:
         # A row of this batch, and one of a later batch.
         sql("DELETE FROM docs WHERE key IN (7, 56)")
         rows = "(1, '[1,2,3,4]'), (100, '[4,3,2,1]')"
