@@ -34,9 +34,9 @@ class RerunCounts:
         """
         if is_gone is None:
             is_gone = np.zeros_like(due.is_stale)
-        self.gone += np.count_nonzero(is_gone & ~due.is_stale)
-        self.kept += np.count_nonzero(due.is_kept)
-        self.changed += np.count_nonzero(due.is_changed & ~is_gone)
+        self.gone += int((is_gone & ~due.is_stale).sum())
+        self.kept += int(due.is_kept.sum())
+        self.changed += int((due.is_changed & ~is_gone).sum())
 
 
 class Due(NamedTuple):
