@@ -264,12 +264,17 @@ def _turn_order(groups: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.argsort(turns, kind="stable")
 
 
+def _read_out(sources: Any) -> Any:
+    """The sources; those of an iterator, such as that of `Path.glob`, as a list."""
+    return list(sources) if isinstance(sources, Iterator) else sources
+
+
 def _query_entries(queries: Any, wanted: Wanted) -> Iterator[_Entry]:
     """Queries, each a document of its own; one that names no language is identified."""
     if isinstance(queries, Mapping | Dataset):
         yield from _row_entries(queries, wanted)
         return
-    sources, collections = split_sources(queries)
+    sources, collections = split_sources(_read_out(queries))
     for collection in collections:
         if not isinstance(collection, Dataset):
             raise DataError(
@@ -304,7 +309,8 @@ def _text_entries(
         yield from _row_entries(texts, wanted)
         return
     bad_lines = BadLines(skip_bad_lines)
-    for document in read_documents(texts, languages=wanted, unit=unit, bad_lines=bad_lines):
+    sources = _read_out(texts)
+    for document in read_documents(sources, languages=wanted, unit=unit, bad_lines=bad_lines):
         # A document in several languages is one in each.
         name = f"{document.language} {document.id}"
         for text in filter(None, document.sentences):

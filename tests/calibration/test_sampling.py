@@ -173,6 +173,7 @@ SOURCES: dict[str, Any] = {
     "tabs": lambda folder: table(folder, "questions.tsv"),
     "Parquet": lambda folder: table(folder, "questions.parquet"),
     "text files": text_files,
+    "iterator": lambda folder: iter(text_files(folder)),
     "tuple": lambda folder: tuple(text_files(folder)),
     "data frame": lambda folder: Dataset.from_list(rows_of(QUESTIONS)).to_pandas(),
 }

@@ -111,15 +111,15 @@ def commands_of(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 def every_command() -> list[tuple[str, dict[str, Any]]]:
     """Each script of the studies, with all options that it is given.
 
-    Options that exclude others, such as those of an encoder from scratch, are kept apart.
+    Options that exclude others, those of an encoder from scratch and pairs, are kept apart.
     """
-    options_of: dict[tuple[str, Any, bool], dict[str, Any]] = {}
+    options_of: dict[tuple[Any, ...], dict[str, Any]] = {}
     for file in sorted(STUDIES.glob("*.yaml")):
         for script, options in commands_of(content_of(file.stem)):
             given = {name: value for name, value in options.items() if value is not None}
             if given:
                 kind = given.get("mode", given.get("objective"))
-                key = (script, kind, "from_scratch" in given)
+                key = (script, kind, "from_scratch" in given, "pairs" in given)
                 options_of.setdefault(key, {}).update(given)
     return [(script, options) for (script, *_), options in options_of.items()]
 
