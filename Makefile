@@ -14,15 +14,15 @@ STAMP := $(VENV)/.st-xlret-setup
 SOURCES := $(wildcard st_xlret training_scripts evaluation benchmarks)
 
 # Tests and documentation need no network; offline, none of them waits for an unreachable one.
-test test-all docs: export HF_HUB_OFFLINE = 1
+test test-all pytest pytest-all docs: export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 # Threads that wait actively take the time of the programs beside them.
 export OMP_WAIT_POLICY ?= PASSIVE
 
 .DEFAULT_GOAL := help
-# lint and docs run side by side.
+# Checks, pages and tests run side by side.
 MAKEFLAGS += --jobs=2
-.PHONY: help setup engines demo test test-all lint docs format bench clean
+.PHONY: help setup engines demo test test-all pytest pytest-all lint docs format bench clean
 
 help:
 	@sed -n 's/^# make/make/p; s/^# The other/the other/p' Makefile
@@ -53,10 +53,14 @@ engines: $(STAMP)
 demo: $(STAMP)
 	$(PY) -m training_scripts.demo.demo $(if $(MODEL),--model "$(MODEL)")
 
-test: lint docs
+test: lint docs pytest
+
+test-all: lint docs pytest-all
+
+pytest: $(STAMP)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not slow"
 
-test-all: lint docs
+pytest-all: $(STAMP)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
 
 lint: $(STAMP)

@@ -21,7 +21,8 @@ _FIRST_RESULTS = (
 """What the first result of a query is: each query is one of these, which are metrics' names."""
 
 _DEPTH = 10
-_PREFERENCE_DEPTH = 20
+MOST_RESULTS = 20
+"""Results that metrics by language read, at most."""
 _OWN_GAIN = 2
 _OTHER_GAIN = 1
 
@@ -105,7 +106,7 @@ def _metrics_of_query(ranked: RowNumbers, gold: RowNumbers, in_language: _Mask) 
     }
     for kind in _FIRST_RESULTS:
         metrics[kind] = float(kind == first)
-    depth = min(len(gold), _PREFERENCE_DEPTH)
+    depth = min(len(gold), MOST_RESULTS)
     metrics["language_preference"] = _share_of_true(is_same[:depth]) - _share_of_true(is_own)
     return metrics
 

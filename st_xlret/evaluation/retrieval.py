@@ -24,7 +24,7 @@ from st_xlret.evaluation.base import (
     Scores,
     sizes_in_words,
 )
-from st_xlret.evaluation.by_language import language_metrics
+from st_xlret.evaluation.by_language import MOST_RESULTS, language_metrics
 from st_xlret.evaluation.metrics import METRIC_FUNCTIONS, Values
 from st_xlret.evaluation.pools import RetrievalData, RowNumbers, full_texts, read_beir
 from st_xlret.files import PathLike
@@ -35,8 +35,6 @@ from st_xlret.search import top_k, unit_rows
 _CorpusVectors = Tensor | KeptVectors
 RETRIEVAL_OPTIONS = ("split", "similarity", "embedding_cache", "distributed")
 """Options of the command that every benchmark of retrieval reads."""
-
-_LEAST_DEPTH = 10  # of metrics by language
 
 
 class PoolData(Protocol):
@@ -259,7 +257,7 @@ class RetrievalEvaluator(PoolEvaluator[RetrievalData]):
     def score_pool(self, model: SentenceTransformer, data: RetrievalData) -> Scores:
         """Language of the queries of one pool to metric to value."""
         queries, documents = self.embed_pool(model, data.judged, data.corpus)
-        depth = _LEAST_DEPTH
+        depth = MOST_RESULTS
         for metric in self.metrics:
             depth = max(depth, _depth_of(metric))
         ranking = ranking_of(queries, documents, depth)

@@ -111,7 +111,9 @@ class LanguageMemoryBank(nn.Module):
     def get(self, language: Tensor | None = None) -> dict[str, Tensor]:
         """The keys, or those of the ids `language`.
 
-        They have the names of the "queue" arguments of `contrastive_context_loss`.
+        They have the names of the "queue" arguments of `contrastive_context_loss`. Where all keys
+        are given they are the bank's own, which `enqueue` overwrites: a loss that enqueues before
+        the backward pass takes what it needs of them in the forward pass.
         """
         keys = self.keys
         tags = self.tags

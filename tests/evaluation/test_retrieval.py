@@ -161,3 +161,17 @@ def test_the_first_metric_of_a_class_is_primary() -> None:
     assert Other({}).primary == "ndcg_at_10"
     assert Named({}).primary == "map_at_20"
     assert RetrievalEvaluator({}).primary == "mrr_at_100"
+
+
+class EvaluatorOfTen(RetrievalEvaluator):
+    """Its own metrics read ten results, those by language up to twenty."""
+
+    metrics = ("mrr_at_10",)
+
+
+def test_metrics_by_language_read_as_many_results_as_they_say(model: SentenceTransformer) -> None:
+    documents = [("taxi", "en")] * 10 + [("taxi", "fr")] * 6
+    qrels = {"q0": {f"d{row}": 1 for row in range(16)}}
+    pool = RetrievalData(table("d", documents), table("q", [("taxi", "en")]), qrels)
+    scores = EvaluatorOfTen({"all": pool}).evaluate(model).average
+    assert scores["language_preference"] == 0
