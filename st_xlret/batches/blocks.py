@@ -123,7 +123,9 @@ class BlockBatchSampler(DefaultBatchSampler):
     ) -> Iterator[list[list[int]]]:
         """The batches of the documents of a language, `group`, pass after pass, without an end.
 
-        Each is the rows of the data set that each process reads.
+        Each is the rows of the data set that each process reads. Blocks of one sentence are left
+        out, as no sentence of theirs could be masked; `long_documents_by_language` gives documents
+        that have longer ones.
         """
         while True:
             lengths = self.documents.lengths[group]
@@ -145,8 +147,8 @@ def _pack_blocks(
 ) -> Iterator[list[int]]:
     """Batches of blocks in an order; a last batch that is not full is dropped, if it is not alone.
 
-    Blocks whose document is in the batch wait for the next one: the collator tells the blocks of a
-    batch apart by their documents.
+    Blocks have two sentences or more. Those whose document is in the batch wait for the next one:
+    the collator tells the blocks of a batch apart by their documents.
     """
     waiting = deque(order)
     documents = blocks.document[-1] + 1

@@ -131,7 +131,11 @@ class _Judged:
         return markdown_table(header, rows)
 
     def as_json(self) -> list[dict[str, Any]]:
-        """A record of each strength."""
+        """A record of each strength, as `language_bias.json` keeps it under `judged`.
+
+        The first half chose, the second one measures. Keys are the fields of `Recall`, figures are
+        fractions.
+        """
         rows = []
         for strength, (first, second) in self.recalls.items():
             rows.append(

@@ -45,7 +45,12 @@ def _listed(sources: Any) -> list[Any]:
 
 
 def _records_of(source: Any) -> Iterable[Any]:
-    """The records of a source that is no path: a data frame or Arrow table has them as its rows."""
+    """The records of a source that is no path.
+
+    A data frame, an Arrow table or a dict of lists becomes a `Dataset`, by whose contents
+    `records_identity` knows it again; others stay as they are. A `DataError` refuses another
+    mapping.
+    """
     if hasattr(source, "__arrow_c_stream__"):
         try:
             return datasets.Dataset(pa.table(source))

@@ -147,9 +147,10 @@ def _load_masked_lm(model: SentenceTransformer, checkpoint: str | None, fresh: b
 
 
 def _load_own_masked_lm(model: SentenceTransformer, *, needs_head: bool) -> Any:
-    """The checkpoint of an encoder; a `NoHeadError` if it is another one.
+    """The checkpoint of an encoder, loaded again with its head.
 
-    It may be of another revision, or from another cache.
+    A `NoHeadError` refuses weights other than the encoder's, as those of another revision or cache
+    are, and, if it `needs_head`, a checkpoint without a head.
     """
     transformer = _transformer_of(model)
     name = str(transformer.config.name_or_path)
