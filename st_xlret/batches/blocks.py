@@ -124,7 +124,7 @@ class BlockBatchSampler(DefaultBatchSampler):
         """The batches of the documents of a language, `group`, pass after pass, without an end.
 
         Each is the rows of the data set that each process reads. Blocks of one sentence are left
-        out, as no sentence of theirs could be masked; `long_documents_by_language` gives documents
+        out: a masked sentence would have no context. `long_documents_by_language` gives documents
         that have longer ones.
         """
         while True:
